@@ -9,11 +9,11 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from pydoc_data.topics import topics
 from torch.optim.lr_scheduler import LambdaLR
 
 

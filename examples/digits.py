@@ -110,7 +110,8 @@ def draw(path, losses, wrong, accuracy):
     axis = top.subplots()
     axis.plot(losses, linewidth=0.8)
     axis.set(xlabel="step", ylabel="cross entropy", yscale="log", title=f"test accuracy {accuracy:.2%}")
-    bottom.suptitle(f"misclassified: {len(wrong)}" + (f" (first {len(shown)} shown)" if len(shown) < len(wrong) else ""))
+    more = f" (the first {len(shown)} shown)" if len(shown) < len(wrong) else ""
+    bottom.suptitle(f"misclassified: {len(wrong)}{more}")
     for i, axis in enumerate(bottom.subplots(2, columns).flat):
         axis.axis("off")
         if i < len(shown):
