@@ -1,0 +1,517 @@
+"""Random fills of ndarrays, in PyTorch 2.x's bits.
+
+Every fill writes its samples into `out` in place, in the order in which PyTorch visits a tensor (memory order, not
+index order), and draws from the stream exactly what PyTorch's generic CPU kernels draw: 24 bits of one word for a
+float32 uniform, 53 bits of two words for a float64 one, two words per scalar Bernoulli trial, blocks of 16 uniforms for
+normals of 16 or more contiguous elements, and double-precision Box-Muller pairs with a spare for all other normals.
+PyTorch's kernels are compiled with fused multiply-add; where that shows in a result it is done here too.
+
+Results have PyTorch's bits on x86-64 with FMA, whether or not llvmlite is there to make them quickly. (The exceptions
+that mathematics leaves: double roundings about once in 2**29 steps, and float32 results of NumPy's own log1p, exp and
+tan, which round differently from the C library's as rarely.)
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from rushlight.backends.cpu import boxmuller
+from rushlight.backends.cpu.mt19937 import MT19937
+
+__all__ = ["Distributions", "visiting_order", "fma"]
+
+_CHUNK = 1 << 15
+_M24 = np.uint32((1 << 24) - 1)
+_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+_NAMES = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
+    "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "bfloat16": "BFloat16",
+    "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+def visiting_order(*arrays: np.ndarray) -> list[int]:
+    """Axes, slowest first, in the order PyTorch's TensorIterator walks arrays of one shape: by stride, outputs first."""
+    shape = arrays[0].shape
+    nd = len(shape)
+    perm = list(range(nd - 1, -1, -1))
+
+    def after(a: int, b: int) -> int:
+        for x in arrays:
+            s, t = x.strides[a], x.strides[b]
+            if s == 0 or t == 0:
+                continue
+            if s != t:
+                return 1 if s > t else -1
+            if shape[a] > shape[b]:
+                return 1
+        return 0
+
+    for i in range(1, nd):
+        moved = i
+        for j in range(i - 1, -1, -1):
+            order = after(perm[j], perm[moved])
+            if order > 0:
+                perm[j], perm[moved] = perm[moved], perm[j]
+                moved = j
+            elif order < 0:
+                break
+    return perm[::-1]
+
+
+def fma(a: np.ndarray, b: float, c: float) -> np.ndarray:
+    """a * b + c in float64 with one rounding (Dekker's product and Knuth's sum; exact but for ties of the last step)."""
+    if c == 0.0 or math.frexp(b)[0] in (0.5, -0.5, 0.0):
+        return a * b + c  # the product is exact, or nothing is added
+    p = a * b
+    t = a * 134217729.0
+    ah = t - (t - a)
+    al = a - ah
+    t = b * 134217729.0
+    bh = t - (t - b)
+    bl = b - bh
+    e = ((ah * bh - p) + ah * bl + al * bh) + al * bl
+    s = p + c
+    v = s - p
+    e += (p - (s - v)) + (c - v)
+    s += e
+    return s
+
+
+def _not_implemented(kernel: str, out: np.ndarray) -> NotImplementedError:
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{_NAMES.get(out.dtype.name, out.dtype.name)}'")
+
+
+def _as_real(out: np.ndarray) -> np.ndarray:
+    """A complex array as reals with a last axis of 2."""
+    return out[..., None].view(out.real.dtype)
+
+
+class Distributions(MT19937):
+    """A stream that fills arrays. Not locked: see MT19937."""
+
+    __slots__ = ()
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def _fill(self, out: np.ndarray, produce: Callable[[int], np.ndarray]) -> None:
+        """Write `produce(n)`, samples in order, into `out` in PyTorch's visiting order."""
+        n = out.size
+        if n <= _CHUNK:
+            self._store(out, produce(n))
+            return
+        if out.flags.c_contiguous:
+            flat, view = out.reshape(-1), None
+        else:
+            view = _visit(out)
+            flat = view.reshape(-1) if view.flags.c_contiguous else np.empty(n, out.dtype)
+        narrow = out.dtype.itemsize == 2 and out.dtype.name in _DIGITS
+        for at in range(0, n, _CHUNK):
+            x = produce(min(_CHUNK, n - at))
+            if narrow and x.dtype.itemsize == 8:
+                x = x.astype(np.float32)
+            np.copyto(flat[at : at + _CHUNK], x, casting="unsafe")
+        if view is not None and not view.flags.c_contiguous:
+            view[...] = flat.reshape(view.shape)
+
+    def _store(self, out: np.ndarray, x: np.ndarray) -> None:
+        # PyTorch's double goes to half precision by way of float: two roundings
+        if x.dtype.itemsize == 8 and out.dtype.itemsize == 2 and out.dtype.name in _DIGITS:
+            x = x.astype(np.float32)
+        view = out if out.flags.c_contiguous else _visit(out)
+        np.copyto(view, x.reshape(view.shape), casting="unsafe")
+
+    # ---- uniform ----------------------------------------------------------------------------------------------------
+
+    def uniform_(self, out: np.ndarray, low: float = 0.0, high: float = 1.0) -> None:
+        """Uniform on [low, high)."""
+        kind = out.dtype.name
+        if kind == "float32" and low == 0.0 and high == 1.0:  # rand
+            n = out.size
+            if n <= 600:
+                if n:
+                    self._store(out, self.floats(n))
+            else:
+                self._fill(out, self.floats)
+            return
+        if out.dtype.kind == "c":
+            if out.size:
+                self.uniform_(_as_real(out), low, high)
+            return
+        if kind not in _DIGITS:
+            raise _not_implemented("check_uniform_bounds", out)
+        self._check_bounds(out, low, high)
+        if out.size == 0:
+            return
+        if kind == "float64":
+            r = high - low
+
+            def produce(n: int) -> np.ndarray:
+                x = self.doubles(n)
+                if r == 1.0 and low == 0.0:
+                    return x
+                x = fma(x, r, low)
+                x[x == high] = low
+                return x
+
+            self._fill(out, produce)
+            return
+        lo, hi = np.float32(low), np.float32(high)
+        width = np.float32(hi - lo)
+        scale, shift = float(width) * 2.0**-24, float(lo)
+
+        def narrow(n: int) -> np.ndarray:
+            if shift == 0.0 and scale == 2.0**-24:
+                return self.floats(n)
+            # 24 bits times 24 bits is exact in float64, so this rounds once, as a fused multiply-add does
+            x = np.multiply(self.words(n) & _M24, scale, dtype=np.float64)
+            x += shift
+            return x.astype(np.float32)
+
+        if kind == "float32":
+            # rounding may reach `high`, which PyTorch turns into `low`; the largest sample tells whether it can
+            if np.float32((2.0**24 - 1) * scale + shift) != hi:
+                self._fill(out, narrow)
+                return
+            top, bottom, dtype = hi, lo, out.dtype
+        else:
+            dtype = out.dtype
+            top, bottom = hi.astype(dtype), lo.astype(dtype)
+
+        def clamped(n: int) -> np.ndarray:
+            x = narrow(n).astype(dtype)
+            x[x == top] = bottom
+            return x
+
+        self._fill(out, clamped)
+
+    def _check_bounds(self, out: np.ndarray, low: float, high: float) -> None:
+        largest = _largest(out.dtype)
+        if not -largest <= low <= largest:
+            raise RuntimeError(f"from is out of bounds for {out.dtype.name}: got {low}")
+        if not -largest <= high <= largest:
+            raise RuntimeError(f"to is out of bounds for {out.dtype.name}: got {high}")
+        if not low <= high:
+            raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+        if high - low > largest:
+            raise RuntimeError(
+                f"uniform_ expects to-from <= std::numeric_limits<{_NAMES[out.dtype.name]}>::max(), but found to={high} "
+                f"and from={low} which result in to-from to exceed the limit"
+            )
+
+    # ---- normal -----------------------------------------------------------------------------------------------------
+
+    def normal_(self, out: np.ndarray, mean: float = 0.0, std: float = 1.0) -> None:
+        """Normal with the given mean and standard deviation."""
+        if not std >= 0.0:
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+        n = out.size
+        if n == 0:
+            return
+        kind = out.dtype.name
+        if kind not in _DIGITS:
+            if out.dtype.kind != "c":
+                raise _not_implemented("normal_kernel_cpu", out)
+            self.normal_(_as_real(out), mean, std / math.sqrt(2))
+        elif n < 16 or not out.flags.c_contiguous:
+            exact = kind == "float64"
+            self._fill(out, lambda k: self.normals(k, mean, std, exact))
+        elif kind == "float32":
+            self._normal_blocks(out.reshape(-1), mean, std, np.float32)
+        elif kind == "float64":
+            self._normal_blocks(out.reshape(-1), mean, std, np.float64)
+        else:  # half precision: computed in float32; the tail's uniforms follow the whole blocks at once
+            flat, whole = out.reshape(-1), n & ~15
+            for at in range(0, whole, _CHUNK):
+                part = flat[at : min(at + _CHUNK, whole)]
+                block = np.empty(part.size, np.float32)
+                self._normal_blocks(block, mean, std, np.float32)
+                part[...] = block
+            if n & 15:
+                block = np.empty(16, np.float32)
+                self._normal_blocks(block, mean, std, np.float32)
+                flat[n - 16 :] = block
+
+    def _normal_blocks(self, flat: np.ndarray, mean: float, std: float, scalar: type) -> None:
+        draw = self.floats if scalar is np.float32 else self.doubles
+        transform = boxmuller.float32_ if scalar is np.float32 else boxmuller.float64_
+        n = flat.size
+        for at in range(0, n, _CHUNK):
+            part = flat[at : at + _CHUNK]
+            part[...] = draw(part.size)
+            transform(part[: part.size & ~15], mean, std)
+        if n & 15:  # the last 16 are drawn again
+            tail = flat[n - 16 :]
+            tail[...] = draw(16)
+            transform(tail, mean, std)
+
+    def normals(self, n: int, mean: float = 0.0, std: float = 1.0, exact: bool = True) -> np.ndarray:
+        """`n` float64 normals by PyTorch's scalar algorithm: Box-Muller pairs, the second kept for the next call.
+
+        `exact` asks for the C library's bits; a result that will be rounded to float32 does not need them.
+        """
+        out = np.empty(n)
+        at = 0
+        if self.spare is not None and n:
+            out[0] = self.spare
+            self.spare = None
+            at = 1
+        pairs = (n - at + 1) // 2
+        if pairs:
+            u = self.doubles(2 * pairs)
+            cosines, sines = boxmuller.pairs(u, exact)
+            out[at::2] = cosines
+            odd = (n - at) & 1
+            out[at + 1 :: 2] = sines[: pairs - odd]
+            if odd:
+                # a later float64 fill may take it: always in the C library's bits
+                self.spare = boxmuller.pair(float(u[-2]), float(u[-1]))[1]
+        if std == 1.0 and mean == 0.0:
+            return out
+        return fma(out, std, mean)
+
+    # ---- Bernoulli --------------------------------------------------------------------------------------------------
+
+    def bernoulli_(self, out: np.ndarray, p: float | np.ndarray = 0.5) -> None:
+        """Ones with probability `p`, a number or an array that broadcasts to `out`."""
+        if out.dtype.name not in _DIGITS and out.dtype.name not in _PLAIN:
+            raise _not_implemented("bernoulli_scalar_cpu_", out)
+        if isinstance(p, np.ndarray):
+            self._bernoulli_array(out, p)
+            return
+        if not 0 <= p <= 1:
+            raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+        if out.size:
+            self._fill(out, self._trials(p))
+
+    def _trials(self, p: float) -> Callable[[int], np.ndarray]:
+        """A maker of booleans u < p, u with 53 random bits, decided on the integers behind u."""
+        high, low = divmod(math.ceil(p * 2.0**53), 1 << 32)
+        mask, edge = np.uint64((1 << 21) - 1), np.uint64(high)
+
+        def produce(n: int) -> np.ndarray:
+            pairs = self.words(2 * n)
+            if pairs.__array_interface__["data"][0] % 8:
+                pairs = pairs.copy()
+            x = pairs.view("<u8") & mask  # the first word of a pair is the high one
+            yes: np.ndarray = x < edge
+            if low:
+                ties = np.flatnonzero(x == edge)
+                if ties.size:
+                    yes[ties] = pairs[2 * ties + 1] < low
+            return yes
+
+        return produce
+
+    def _bernoulli_array(self, out: np.ndarray, p: np.ndarray) -> None:
+        if p.dtype.name not in _DIGITS:
+            raise _not_implemented("bernoulli_tensor_cpu_p_", p)
+        if out.size == 0:
+            return
+        if not np.logical_and(p >= 0, p <= 1).all():
+            raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false: probabilities outside [0, 1]")
+        p = np.broadcast_to(p, out.shape)
+        axes = visiting_order(out, p)
+        view, p = out.transpose(axes), p.transpose(axes)
+        u = self.doubles(out.size) if p.dtype.name == "float64" else self.floats(out.size)
+        view[...] = u.reshape(view.shape) < (p if p.dtype == u.dtype else p.astype(np.float32))
+
+    # ---- integers ---------------------------------------------------------------------------------------------------
+
+    def random_(self, out: np.ndarray, low: int | None = None, high: int | None = None) -> None:
+        """Integers: of the whole range of `out`'s dtype (to 2**digits for floats), of [low, its maximum], of [low, high)."""
+        kind = out.dtype.name
+        if low is None and high is None:
+            if kind not in _DIGITS and kind not in _PLAIN:
+                raise _not_implemented("random_kernel_cpu", out)
+            if out.size == 0:
+                return
+            if kind == "bool":
+                modulus = 2
+            elif kind in _DIGITS:
+                modulus = (1 << _DIGITS[kind]) + 1
+            else:
+                modulus = int(np.iinfo(out.dtype).max) + 1
+            wide = kind in ("float64", "int64")
+            self._fill(out, lambda n: self._residues(n, modulus, 0, wide))
+            return
+        low = 0 if low is None else low
+        if kind not in _DIGITS and out.dtype.kind not in "biu":
+            raise _not_implemented("random_from_to_kernel_cpu", out)
+        floating = kind in _DIGITS
+        if high is not None:
+            if not low < high:
+                raise RuntimeError(
+                    f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+                )
+            if floating:
+                low, high = _inward_from(low, out.dtype), _inward_to(high, out.dtype)
+                if not low < high:
+                    raise RuntimeError(
+                        "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got "
+                        f"from={low} >= to={high}"
+                    )
+            last = high - 1
+        elif low == _INT64_MIN:
+            if kind not in ("int64", "float64", "float32", "bfloat16"):
+                raise RuntimeError("random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16")
+            if out.size:
+                self._fill(out, lambda n: self.longs(n).view(np.int64))
+            return
+        else:
+            if floating:
+                last = 1 << _DIGITS[kind]
+                low = _inward_from(low, out.dtype)
+            else:
+                last = 1 if kind == "bool" else min(int(np.iinfo(out.dtype).max), _INT64_MAX)
+            if floating and not low < last:
+                raise RuntimeError(
+                    "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, but got "
+                    f"from={low} > to_inc={last}"
+                )
+        self._check_integers(out, low, last)
+        if out.size == 0:
+            return
+        span = last - low + 1
+        # PyTorch takes two words from 2**28 on, to keep the skew of the remainder small
+        self._fill(out, lambda n: self._residues(n, span, low, span >= 1 << 28))
+
+    def _residues(self, n: int, modulus: int, base: int, wide: bool) -> np.ndarray:
+        if not wide:
+            x = self.words(n)
+            if modulus & (modulus - 1) == 0:
+                x = x & np.uint32(min(modulus - 1, 0xFFFFFFFF))
+            elif modulus <= 0xFFFFFFFF:
+                x = x % np.uint32(modulus)
+            if base == 0:
+                return x
+            return x.astype(np.int64) + base
+        y = self.longs(n)
+        if modulus < 1 << 64:
+            y %= np.uint64(modulus)
+        y += np.uint64(base & 0xFFFFFFFFFFFFFFFF)
+        return y.view(np.int64)
+
+    def _check_integers(self, out: np.ndarray, low: int, last: int) -> None:
+        kind = out.dtype.name
+        if kind in _DIGITS:
+            least, most = -_largest(out.dtype), _largest(out.dtype)
+        elif kind == "bool":
+            least, most = 0, 1
+        else:
+            info = np.iinfo(out.dtype)
+            least, most = int(info.min), min(int(info.max), _INT64_MAX)
+        for name, value in (("from", low), ("to - 1", last)):
+            if not least <= value <= most:
+                raise RuntimeError(f"{name} is out of bounds for {kind}: got {value}, expected [{least}, {most}]")
+            if kind in _DIGITS and abs(value) > 1 << _DIGITS[kind]:
+                warnings.warn(
+                    f"{name} is out of bounds [-(2^{_DIGITS[kind]}), 2^{_DIGITS[kind]}]. Due to precision limitations "
+                    f"{kind} can support discrete uniform distribution only within this range.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+
+    # ---- other continuous and discrete laws -------------------------------------------------------------------------
+
+    def exponential_(self, out: np.ndarray, lambd: float = 1.0) -> None:
+        """Exponential with rate `lambd`."""
+        if out.dtype.name not in _DIGITS:
+            raise RuntimeError(
+                "Exponential distribution is a continuous probability distribution. dtype must be a floating point but "
+                f"you specified {out.dtype.name}"
+            )
+        if not lambd > 0.0:
+            raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+        if out.size:
+            exact = out.dtype.itemsize == 8
+            scale = -1.0 / lambd
+            self._fill(out, lambda n: scale * boxmuller.libm("log1p", -self.doubles(n), exact))
+
+    def geometric_(self, out: np.ndarray, p: float) -> None:
+        """The number of trials up to the first success."""
+        if not 0 < p < 1:
+            raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+        if out.dtype.name not in _DIGITS and out.dtype.name not in _PLAIN or out.dtype.kind == "b":
+            raise _not_implemented("geometric_cpu", out)
+        if out.size:
+            rate = math.log1p(-p)
+
+            def produce(n: int) -> np.ndarray:
+                u = self.doubles(n)
+                np.maximum(u, 2.0**-1074, out=u)  # log(0) would warn; the ceiling is beyond every dtype but float64
+                return np.ceil(boxmuller.libm("log", u, True) / rate)
+
+            self._fill(out, produce)
+
+    def log_normal_(self, out: np.ndarray, mean: float = 1.0, std: float = 2.0) -> None:
+        """The exponential of a normal sample, always by the scalar algorithm."""
+        if not std > 0.0:
+            raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+        if out.dtype.name not in _DIGITS:
+            raise _not_implemented("log_normal_cpu", out)
+        if out.size:
+            exact = out.dtype.itemsize == 8
+            self._fill(out, lambda n: boxmuller.libm("exp", self.normals(n, mean, std, exact), exact))
+
+    def cauchy_(self, out: np.ndarray, median: float = 0.0, sigma: float = 1.0) -> None:
+        """Cauchy with the given location and scale."""
+        if not sigma > 0.0:
+            raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+        if out.dtype.name not in _DIGITS:
+            raise RuntimeError(
+                "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you "
+                f"specified {out.dtype.name}"
+            )
+        if out.size:
+            exact = out.dtype.itemsize == 8
+
+            def produce(n: int) -> np.ndarray:
+                return fma(boxmuller.libm("tan", math.pi * (self.doubles(n) - 0.5), exact), sigma, median)
+
+            self._fill(out, produce)
+
+
+_PLAIN = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64"))
+
+
+def _visit(out: np.ndarray) -> np.ndarray:
+    """`out` with its axes in visiting order. RuntimeError where several elements share a place in memory."""
+    for size, stride in zip(out.shape, out.strides, strict=True):
+        if stride == 0 and size > 1:
+            raise RuntimeError(
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                f"location (shape {tuple(out.shape)}, an expanded axis). Please clone() the tensor before performing "
+                "the operation."
+            )
+    return out.transpose(visiting_order(out))
+
+
+def _largest(dtype: np.dtype) -> float:
+    if dtype.name == "bfloat16":
+        return float(np.uint32(0x7F7F0000).view(np.float32))
+    return float(np.finfo(dtype).max)
+
+
+def _rounded(value: int, dtype: np.dtype) -> int:
+    x = float(np.float32(value)) if dtype.itemsize < 8 else float(value)
+    if dtype.itemsize == 2:
+        x = float(np.float32(x).astype(dtype))
+    return int(x) if abs(x) < 2.0**63 else _INT64_MIN  # what the x86 conversion gives outside the range
+
+
+def _inward_from(low: int, dtype: np.dtype) -> int:
+    """The smallest bound at or above `low` whose samples do not fall below it when cast to `dtype`."""
+    up = _rounded(low + 1, dtype)
+    return up + (1 << abs(low + 1).bit_length() - _DIGITS[dtype.name]) if up < low else low
+
+
+def _inward_to(high: int, dtype: np.dtype) -> int:
+    """The largest bound at or below `high` whose samples stay under it when cast to `dtype`."""
+    down = _rounded(high - 1, dtype)
+    return down - (1 << abs(high - 1).bit_length() - _DIGITS[dtype.name]) if down >= high else high
