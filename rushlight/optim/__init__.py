@@ -1,9 +1,11 @@
 """Optimizers and learning-rate schedules.
 
-Each optimizer is a class over one update rule (`update.py`: the arithmetic of one element, declared once). Groups, state
-and checkpoints are PyTorch's. Knows tensors, expressions and NumPy; must not import nn, utils.data or the compiler's capture.
+Each optimizer is a class over one update rule (`update.py`: the arithmetic of one element, declared once). Groups,
+state and checkpoints are PyTorch's. Knows tensors, expressions and NumPy; must not import nn, utils.data or the
+compiler.
 """
 
+from . import lr_scheduler
 from .adadelta import Adadelta
 from .adagrad import Adagrad
 from .adam import Adam
@@ -17,4 +19,5 @@ from .rmsprop import RMSprop
 from .rprop import Rprop
 from .sgd import SGD
 
-__all__ = ["ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SGD"]
+__all__ = ["ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop",
+           "SGD", "lr_scheduler"]

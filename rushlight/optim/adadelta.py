@@ -21,7 +21,8 @@ def adadelta(param, grad, square_avg, acc_delta, *, lr, rho, eps, weight_decay, 
         grad = grad + weight_decay * param
     square = square_avg * rho + (1 - rho) * grad * grad
     delta = sqrt(acc_delta + eps) / sqrt(square + eps) * grad
-    return {"square_avg": square, "acc_delta": acc_delta * rho + (1 - rho) * delta * delta, "param": param + -lr * delta}
+    return {"square_avg": square, "acc_delta": acc_delta * rho + (1 - rho) * delta * delta,
+            "param": param + -lr * delta}
 
 
 class Adadelta(ElementwiseOptimizer):
@@ -44,8 +45,8 @@ class Adadelta(ElementwiseOptimizer):
             raise ValueError(f"Invalid rho value: {rho}")
         _check_nonnegative(eps=eps, weight_decay=weight_decay)
         super().__init__(params, dict(
-            lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize, capturable=capturable, foreach=foreach,
-            differentiable=differentiable))
+            lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize, capturable=capturable,
+            foreach=foreach, differentiable=differentiable))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -39,7 +39,8 @@ class Adam(ElementwiseOptimizer):
     Args:
         params: tensors, (name, tensor) pairs or groups.
         lr: default 1e-3, a number or a one-element tensor. betas: default (0.9, 0.999). eps: default 1e-8.
-        weight_decay: default 0; added to the gradient, or with `decoupled_weight_decay` taken off the parameter (AdamW).
+        weight_decay: default 0; added to the gradient, or with `decoupled_weight_decay` taken off the parameter
+            (AdamW).
         amsgrad: divide by the largest v so far (Reddi et al., 2018).
         maximize: ascend instead.
         foreach, fused: accepted; every choice runs the same kernels.

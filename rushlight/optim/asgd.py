@@ -23,8 +23,8 @@ def asgd(param, grad, ax, *, eta, mu, lambd, weight_decay, maximize=False, decay
 
 
 class ASGD(ElementwiseOptimizer):
-    """Averaged SGD (Polyak and Juditsky, 1992): p <- p (1 - lambd * eta) - eta * g with eta = lr / (1 + lambd lr t)^alpha;
-    `state["ax"]` is the average of p from step t0 on.
+    """Averaged SGD (Polyak and Juditsky, 1992): p <- p (1 - lambd * eta) - eta * g with eta = lr / (1 + lambd lr
+    t)^alpha; `state["ax"]` is the average of p from step t0 on.
 
     Args:
         params: tensors, (name, tensor) pairs or groups.

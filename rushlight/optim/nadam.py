@@ -69,7 +69,8 @@ class NAdam(ElementwiseOptimizer):
         self._tensor_counters("step", "mu_product")
 
     def _flags(self, group: dict[str, Any]) -> tuple:
-        return (group["maximize"], group["weight_decay"] != 0, group["decoupled_weight_decay"], group["betas"][0] <= 0.5)
+        return (group["maximize"], group["weight_decay"] != 0, group["decoupled_weight_decay"],
+                group["betas"][0] <= 0.5)
 
     def _scalars(self, group: dict[str, Any]) -> dict[str, Any]:
         beta1, beta2 = group["betas"]

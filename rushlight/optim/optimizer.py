@@ -159,7 +159,8 @@ class Optimizer:
                 if result is None:
                     continue
                 if not (isinstance(result, tuple) and len(result) == 2):
-                    raise RuntimeError(f"{func} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
+                    raise RuntimeError(f"{func} must return None or a tuple of (new_args, new_kwargs), but got "
+                                       f"{result}.")
                 args, kwargs = result
             out = func(*args, **kwargs)
             for hook in (*after.values(), *_global_optimizer_post_hooks.values()):
@@ -199,8 +200,8 @@ class Optimizer:
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
     def state_dict(self) -> StateDict:
-        """{"state": {number: dict}, "param_groups": [dict]}: parameters appear as their numbers, counted over the groups
-        in order; tensors are references, not copies."""
+        """{"state": {number: dict}, "param_groups": [dict]}: parameters appear as their numbers, counted over the
+        groups in order; tensors are references, not copies."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         numbers: dict[int, int] = {}
@@ -224,8 +225,8 @@ class Optimizer:
     def load_state_dict(self, state_dict: StateDict) -> None:
         """Take state and options from `state_dict`, matching parameters by position.
 
-        State tensors take dtype and device of floating-point parameters; `step` keeps its own, unless the group is fused
-        or capturable. Raises ValueError if number or size of the groups differ.
+        State tensors take dtype and device of floating-point parameters; `step` keeps its own, unless the group is
+        fused or capturable. Raises ValueError if number or size of the groups differ.
         """
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
@@ -236,7 +237,8 @@ class Optimizer:
         if len(groups) != len(saved):
             raise ValueError("loaded state dict has a different number of parameter groups")
         if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved, strict=True)):
-            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's "
+                             "group")
         own = {number: p for g, s in zip(groups, saved, strict=True)
                for number, p in zip(s["params"], g["params"], strict=True)}
 
@@ -305,8 +307,8 @@ class Optimizer:
         if isinstance(params, torch.Tensor):
             params = [params]
         elif isinstance(params, set):
-            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of tensors "
-                            "in sets will change between runs. Please use a list instead.")
+            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of "
+                            "tensors in sets will change between runs. Please use a list instead.")
         else:
             params = list(params)
         names = [p[0] for p in params if isinstance(p, tuple)]
@@ -326,8 +328,8 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len(params) != len(set(map(id, params))):
-            warnings.warn("optimizer contains a parameter group with duplicate parameters; in future, this will cause an "
-                          "error; see github.com/pytorch/pytorch/issues/40967 for more information", stacklevel=3)
+            warnings.warn("optimizer contains a parameter group with duplicate parameters; in future, this will cause "
+                          "an error; see github.com/pytorch/pytorch/issues/40967 for more information", stacklevel=3)
         for group in self.param_groups:
             if ("param_names" in param_group) != ("param_names" in group):
                 raise ValueError("all optimizer param groups should be with/without names. cannot add param group "
@@ -366,8 +368,8 @@ class ElementwiseOptimizer(Optimizer):
         raise NotImplementedError
 
     def _advance(self, group: dict[str, Any], scalars: dict[str, Any], values: tuple, counters: list[list]) -> tuple:
-        """Move `counters[k]`, lists of tensors that hold `values[k]`, to this step; put what the rule needs of them into
-        `scalars`; return further flags of the rule."""
+        """Move `counters[k]`, lists of tensors that hold `values[k]`, to this step; put what the rule needs of them
+        into `scalars`; return further flags of the rule."""
         scalars["step"] = step = values[0] + 1.0
         advance_counters(counters[0], step)
         return ()
@@ -432,8 +434,8 @@ class ElementwiseOptimizer(Optimizer):
     @staticmethod
     def _check_fused(p: Any) -> None:
         if not p.is_floating_point():
-            raise RuntimeError("`fused=True` requires all the params to be floating point Tensors of supported devices: "
-                               f"['cpu'] but {p.dtype} and {p.device.type}")
+            raise RuntimeError("`fused=True` requires all the params to be floating point Tensors of supported "
+                               f"devices: ['cpu'] but {p.dtype} and {p.device.type}")
 
     def _group_defaults(self, **options: Any) -> None:
         """Options that checkpoints from before they existed lack."""

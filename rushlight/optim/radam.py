@@ -39,8 +39,8 @@ def radam(param, grad, exp_avg, exp_avg_sq, *, step, lr, beta1, beta2, eps, weig
 
 
 class RAdam(ElementwiseOptimizer):
-    """RAdam (Liu et al., 2019): while the variance of v is intractable (rho_t <= 5) steps follow the momentum alone, later
-    they are Adam's times a rectification.
+    """RAdam (Liu et al., 2019): while the variance of v is intractable (rho_t <= 5) steps follow the momentum alone,
+    later they are Adam's times a rectification.
 
     Args:
         params: tensors, (name, tensor) pairs or groups.
@@ -69,7 +69,8 @@ class RAdam(ElementwiseOptimizer):
         self._tensor_counters("step")
 
     def _flags(self, group: dict[str, Any]) -> tuple:
-        return (group["maximize"], group["weight_decay"] != 0, group["decoupled_weight_decay"], group["betas"][0] <= 0.5)
+        return (group["maximize"], group["weight_decay"] != 0, group["decoupled_weight_decay"],
+                group["betas"][0] <= 0.5)
 
     def _scalars(self, group: dict[str, Any]) -> dict[str, Any]:
         beta1, beta2 = group["betas"]

@@ -27,8 +27,8 @@ def sgd(param, grad, momentum_buffer, *, lr, momentum, dampening, weight_decay,
 
 
 class SGD(ElementwiseOptimizer):
-    """p <- p - lr * d, where d is the gradient, or with momentum the buffer b <- momentum * b + (1 - dampening) * g, which
-    starts as the first gradient; with `nesterov` d is g + momentum * b.
+    """p <- p - lr * d, where d is the gradient, or with momentum the buffer b <- momentum * b + (1 - dampening) * g,
+    which starts as the first gradient; with `nesterov` d is g + momentum * b.
 
     Args:
         params: tensors, (name, tensor) pairs or groups.

@@ -12,15 +12,15 @@ A rule is an ordinary function over the scalar primitives of `ops/expr.py`:
 
 Positional arguments are tensors, keyword-only arguments without a default are numbers read at every step, keyword-only
 arguments with a default are flags, fixed when the rule is traced. The result names the tensors that are overwritten.
-Every part of the traced expression that reads numbers only (`1 - beta1 ** step`) is split off and computed once per step
-in Python's doubles, as PyTorch's optimizers do; what is left runs over the elements. From the one declaration come
+Every part of the traced expression that reads numbers only (`1 - beta1 ** step`) is split off and computed once per
+step in Python's doubles, as PyTorch's optimizers do; what is left runs over the elements. From the one declaration come
 
 * `Variant.numpy`: NumPy calls, in place, over cache-sized pieces, with as few temporaries as are ever alive at once,
 * a native loop over a whole list of tensors (compiler/kernels.py) for contiguous float32 and float64,
 * `Variant.tensors`: the same arithmetic in tensor operators, where autograd has to flow or the arrays are not NumPy's.
 
-`apply_update` chooses, and is the one call that a capturing compiler replaces. Copies nothing from other layers: this file
-knows arrays and expressions; the optimizers know parameters and states.
+`apply_update` chooses, and is the one call that a capturing compiler replaces. This
+file knows arrays and expressions; the optimizers know parameters and states.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def apply_update(rule: Variant, tensors: Mapping[str, Sequence[Tensor]], scalars
                  memo: dict | None = None, differentiable: bool = False) -> None:
     """Update in place every tensor that `rule` writes: tensors[name][i] for parameter i, numbers by name.
 
-    `memo` belongs to the caller and may keep pointer tables from one step to the next. With `differentiable` the update is
-    done in tensor operators and recorded. A capturing compiler replaces this function.
+    `memo` belongs to the caller and may keep pointer tables from one step to the next. With `differentiable` the update
+    is done in tensor operators and recorded. A capturing compiler replaces this function.
     """
     numbers = rule.host(**scalars)
     if differentiable:
@@ -214,7 +214,8 @@ def _define(source: str, name: str, scope: dict[str, Any]) -> Callable:
 
 # --- NumPy ------------------------------------------------------------------------------------------------------------
 def _numpy_function(v: Variant) -> Callable[..., None]:
-    """A function of (arrays in the order of `reads`, hoisted numbers, a source of temporaries) that updates in place."""
+    """A function of (arrays in the order of `reads`, hoisted numbers, a source of temporaries) that updates in
+    place."""
     outputs = v.outputs
     nodes = E.postorder(*outputs.values())
     order = {id(n): k for k, n in enumerate(nodes)}
@@ -234,14 +235,17 @@ def _numpy_function(v: Variant) -> Callable[..., None]:
     place: dict[int, str] = {}
     free: dict[str, list[str]] = {"t": [], "b": []}
     made = {"t": 0, "b": 0}
+    temporaries: set[str] = set()
     scope: dict[str, Any] = {"copyto": np.copyto}
 
     def temporary(kind: str) -> str:
         if free[kind]:
             return free[kind].pop()
         made[kind] += 1
-        lines.insert(0, f"    {kind}{made[kind] - 1} = scratch({kind == 'b'}, {made[kind] - 1})")
-        return f"{kind}{made[kind] - 1}"
+        name = f"{kind}{made[kind] - 1}"
+        lines.insert(0, f"    {name} = scratch({kind == 'b'}, {made[kind] - 1})")
+        temporaries.add(name)
+        return name
 
     for k, n in enumerate(nodes):
         if n.op == "arg":
@@ -252,7 +256,7 @@ def _numpy_function(v: Variant) -> Callable[..., None]:
             continue
         p = E.PRIMITIVES[n.op]
         operands = [place[id(a)] for a in n.args]
-        dying = {place[id(a)] for a in n.args if last[id(a)] == k and place[id(a)][0] in "tb" and place[id(a)][1:].isdigit()}
+        dying = {place[id(a)] for a in n.args if last[id(a)] == k} & temporaries
         kind = "b" if p.result == "bool" else "t"
         where = n.op == "where"
         if not where:

@@ -1,5 +1,5 @@
-"""Helpers around training: `data` (datasets and loaders), `hooks` (handles of registered hooks). Submodules load when first
-used; this package must not import nn, optim or the compiler."""
+"""Helpers around training: `data` (datasets and loaders), `hooks` (handles of registered hooks). Submodules load when
+first used; this package must not import nn, optim or the compiler."""
 
 from __future__ import annotations
 

@@ -61,5 +61,6 @@ def warn_if_has_hooks(tensor: Any) -> None:
     """Warn about hooks of `tensor` that pickling it will drop."""
     for hook in (getattr(tensor, "_backward_hooks", None) or {}).values():
         if not hasattr(hook, "__torch_unserializable__"):
-            warnings.warn(f"backward hook {hook!r} on tensor will not be serialized. If this is expected, you can decorate the "
+            warnings.warn(f"backward hook {hook!r} on tensor will not be serialized. If this is expected, you can "
+                          "decorate the "
                           "function with @torch.utils.hooks.unserializable_hook to suppress this warning", stacklevel=2)
