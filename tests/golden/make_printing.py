@@ -1,4 +1,4 @@
-"""Record how PyTorch 2.13 prints the tensors of printing_cases.py (needs torch): python tests/golden/make_printing.py"""
+"""Record how PyTorch 2.13 prints the tensors of printing_cases.py (needs torch): python make_printing.py"""
 
 import json
 from pathlib import Path
