@@ -1,0 +1,300 @@
+"""LLVM text of the convolution kernels.
+
+The method is an implicit GEMM without im2col. One image (or a slab of its rows) is copied once into a zero-padded
+buffer in which the element that tap k of the filter reads for output position p lies at `offset[k] + p`, for one flat
+index p over the (padded) raster of the output. So the matrix that im2col would build is a set of shifted views of that
+buffer, and the register-blocked product needs no further packing. Three things make this general:
+
+* strides: the buffer is split into its stride x stride phases, so that each tap again reads consecutive elements;
+* the zero gap between two rows of the raster serves as right padding of one and left padding of the next;
+* the gradient of the input is the same product on the output's gradient, with one table of taps per phase of the
+  stride; the gradient of the weight is the inner product of the raster of `gy` with the shifted views.
+
+The kernels read everything from a table of 64-bit words (`RUN`, `GRAD`: name -> position); `conv.py` fills it. Both entry
+points are `void f(int64* table, int64 begin, int64 end)` over independent tasks, so any pool may call them.
+"""
+
+from __future__ import annotations
+
+from rushlight.backends.cpu.emit import SCALAR, Fn, Value, lanes_of, module
+
+__all__ = ["VERSION", "GEOMETRY", "RUN", "GRAD", "PHASE", "tiles", "source"]
+
+VERSION = 1
+
+_geometry = """x scratch busy slot_bytes n_slots groups channels x_image x_group x_channel xd xh xw pd ph pw sd sh sw
+    qh qw phase channel rows slab limit_h limit_w packed chunks out_rows""".split()
+GEOMETRY = {name: i for i, name in enumerate(_geometry)}
+RUN = GEOMETRY | {name: len(GEOMETRY) + i for i, name in enumerate(
+    """w bias y y_image y_group y_row y_d y_h y_w w_group w_row phases phase_table buffer pitch""".split())}
+GRAD = GEOMETRY | {name: len(GEOMETRY) + i for i, name in enumerate(
+    """gy gy_image gy_group gy_row od oh ow out part taps offsets units per_task block y_offset y_block y_pitch
+    steps""".split())}
+PHASE = {name: i for i, name in enumerate("taps x_offsets w_offsets od oh ow base".split())}
+
+
+def tiles(vector_bytes: int) -> tuple[list[tuple[int, int]], tuple[int, int]]:
+    """Register tiles: [(rows, vectors)] of the product, widest first, and (rows, taps) of the weight gradient."""
+    if vector_bytes == 32:                                   # AVX2: 16 registers
+        return [(4, 3), (2, 5), (1, 8)], (4, 2)
+    return [(8, 3), (4, 6), (2, 8), (1, 8)], (4, 6)
+
+
+def source(dtype: str, vector_bytes: int) -> str:
+    """The module for "float32" or "float64": `run` and `weight_grad`."""
+    s = SCALAR[dtype]
+    lanes = lanes_of(s, vector_bytes)
+    rows, grad = tiles(vector_bytes)
+    pack = _pack(s, lanes)
+    kernels = {(m, v): _tile(s, lanes, m, v) for m, full in rows for v in (full, 1)}
+    mo, mk = grad
+    dots = {(o, k): _dot(s, lanes, o, k) for o in sorted({mo, 1}) for k in sorted({mk, (mk + 1) // 2, 1})}
+    fns = [pack, *kernels.values(), *dots.values(), _run(s, lanes, rows, kernels, pack), _weight_grad(s, lanes, dots, pack)]
+    return module(fns, [s], [lanes]) + "declare i64 @llvm.cttz.i64(i64, i1)\n"
+
+
+def _size(s: str) -> int:
+    return 4 if s == "float" else 8
+
+
+def copy_row(f: Fn, s: str, lanes: int, src: str, dst: str, count: Value, addend: str | None = None) -> None:
+    """dst[:count] = src[:count] (+ a vector that holds one addend in all lanes)."""
+    v = f"<{lanes} x {s}>"
+    full = f.mul(f.sdiv(count, lanes), lanes)
+    with f.range(0, full, lanes) as i:
+        value = f.load(v, f.gep(s, src, i), _size(s))
+        if addend:
+            value = f.op(f"fadd {v} {value}, {addend}")
+        f.store(v, value, f.gep(s, dst, i), _size(s))
+    with f.when(f.icmp("slt", full, count)):
+        mask = f.tail_mask(lanes, f.sub(count, full))
+        value = f.masked_load(v, s, f.gep(s, src, full), mask, lanes)
+        if addend:
+            value = f.op(f"fadd {v} {value}, {addend}")
+        f.masked_store(v, s, value, f.gep(s, dst, full), mask, lanes)
+
+
+def _pack(s: str, lanes: int) -> Fn:
+    """Copy the channels of one group of one image, rows of one slab, into the phase-split zero-padded buffer."""
+    f = Fn("pack", [("ptr", "t"), ("ptr", "src"), ("ptr", "dst"), ("i64", "chunk")], internal=True)
+    g = {k: f.word("%t", i) for k, i in GEOMETRY.items() if k not in ("x", "scratch", "busy")}
+    f.line(f"call void @llvm.memset.p0.i64(ptr %dst, i8 0, i64 {f.mul(g['packed'], _size(s))}, i1 false)")
+    d0 = f.sub(f.mul(f.mul("%chunk", g["rows"]), g["sd"]), g["pd"])
+    dlo = f.smax(0, d0)
+    dhi = f.smin(g["xd"], f.add(d0, f.mul(g["slab"], g["sd"])))
+    hlo, hhi = f.smax(0, f.sub(0, g["ph"])), f.smin(g["xh"], f.sub(g["limit_h"], g["ph"]))
+    wlo, whi = f.smax(0, f.sub(0, g["pw"])), f.smin(g["xw"], f.sub(g["limit_w"], g["pw"]))
+    unit = f.icmp("eq", g["sw"], 1)
+    split = f.icmp("ne", g["sw"], 1)
+    with f.range(0, g["channels"]) as c:
+        src_c = f.gep(s, "%src", f.mul(c, g["x_channel"]))
+        dst_c = f.gep(s, "%dst", f.mul(c, g["channel"]))
+        with f.range(dlo, dhi) as d:
+            td = f.sub(d, d0)
+            qd, fd = f.udiv(td, g["sd"]), f.urem(td, g["sd"])
+            with f.range(hlo, hhi) as h:
+                th = f.add(h, g["ph"])
+                qh, fh = f.udiv(th, g["sh"]), f.urem(th, g["sh"])
+                ph = f.mul(f.add(f.mul(fd, g["sh"]), fh), g["sw"])
+                at = f.add(f.mul(ph, g["phase"]), f.mul(f.add(f.mul(qd, g["qh"]), qh), g["qw"]))
+                row = f.gep(s, src_c, f.mul(f.add(f.mul(d, g["xh"]), h), g["xw"]))
+                to = f.gep(s, dst_c, at)
+                with f.when(unit):
+                    copy_row(f, s, lanes, f.gep(s, row, wlo), f.gep(s, to, f.add(wlo, g["pw"])), f.sub(whi, wlo))
+                with f.when(split), f.range(0, g["sw"]) as fw:
+                    # first column w >= wlo with (w + pw) % sw == fw
+                    off = f.urem(f.sub(f.add(f.add(fw, g["sw"]), 0), f.urem(f.add(wlo, g["pw"]), g["sw"])), g["sw"])
+                    w0 = f.add(wlo, off)
+                    q0 = f.udiv(f.add(w0, g["pw"]), g["sw"])
+                    out = f.gep(s, f.gep(s, to, f.mul(fw, g["phase"])), q0)
+                    slot = f.var("i64", 0)
+                    with f.range(w0, whi, g["sw"]) as w:
+                        k = f.load("i64", slot)
+                        f.store(s, f.load(s, f.gep(s, row, w)), f.gep(s, out, k))
+                        f.store("i64", f.add(k, 1), slot)
+    return f
+
+
+def _tile(s: str, lanes: int, rows: int, vectors: int) -> Fn:
+    """out[r * pitch + p] = sum over k of w[r * w_row + w_offsets[k]] * x[x_offsets[k] + p]; p < vectors * lanes."""
+    f = Fn(f"tile_{rows}_{vectors}", [("ptr", "x"), ("ptr", "w"), ("i64", "w_row"), ("ptr", "x_offsets"),
+                                      ("ptr", "w_offsets"), ("i64", "taps"), ("ptr", "out"), ("i64", "pitch")], internal=True)
+    v = f"<{lanes} x {s}>"
+    acc = [[f.var(v, "zeroinitializer") for _ in range(vectors)] for _ in range(rows)]
+    base = [f.gep(s, "%w", f.mul("%w_row", r)) for r in range(rows)]
+    with f.range(0, "%taps") as k:
+        xp = f.gep(s, "%x", f.load("i64", f.gep("i64", "%x_offsets", k)))
+        wo = f.load("i64", f.gep("i64", "%w_offsets", k))
+        xs = [f.load(v, f.gep(s, xp, j * lanes), _size(s)) for j in range(vectors)]
+        for r in range(rows):
+            w = f.splat(s, lanes, f.load(s, f.gep(s, base[r], wo)))
+            for j in range(vectors):
+                f.store(v, f.fmuladd(v, w, xs[j], f.load(v, acc[r][j])), acc[r][j])
+    for r in range(rows):
+        for j in range(vectors):
+            f.store(v, f.load(v, acc[r][j]), f.gep(s, f.gep(s, "%out", f.mul("%pitch", r)), j * lanes), _size(s))
+    return f
+
+
+def _dot(s: str, lanes: int, rows: int, taps: int) -> Fn:
+    """out[r * out_row + k] += sum over blocks b, p of gy[b * y_block + r * y_pitch + p] * x[b * x_block + offsets[k] + p]."""
+    f = Fn(f"dot_{rows}_{taps}", [("ptr", "x"), ("i64", "x_block"), ("ptr", "offsets"), ("ptr", "gy"), ("i64", "y_block"),
+                                  ("i64", "y_pitch"), ("i64", "blocks"), ("i64", "steps"), ("ptr", "out"),
+                                  ("i64", "out_row")], internal=True)
+    v = f"<{lanes} x {s}>"
+    acc = [[f.var(v, "zeroinitializer") for _ in range(taps)] for _ in range(rows)]
+    offs = [f.load("i64", f.gep("i64", "%offsets", k)) for k in range(taps)]
+    with f.range(0, "%blocks") as b:
+        xb = f.gep(s, "%x", f.mul(b, "%x_block"))
+        yb = f.gep(s, "%gy", f.mul(b, "%y_block"))
+        xr = [f.gep(s, xb, o) for o in offs]
+        yr = [f.gep(s, yb, f.mul("%y_pitch", r)) for r in range(rows)]
+        with f.range(0, f.mul("%steps", lanes), lanes) as p:
+            ys = [f.load(v, f.gep(s, q, p), _size(s)) for q in yr]
+            for k in range(taps):
+                x = f.load(v, f.gep(s, xr[k], p), _size(s))
+                for r in range(rows):
+                    f.store(v, f.fmuladd(v, ys[r], x, f.load(v, acc[r][k])), acc[r][k])
+    short = "f32" if s == "float" else "f64"
+    for r in range(rows):
+        row = f.gep(s, "%out", f.mul("%out_row", r))
+        for k in range(taps):
+            at = f.gep(s, row, k)
+            total = f.op(f"call reassoc {s} @llvm.vector.reduce.fadd.v{lanes}{short}({s} 0.0, {v} {f.load(v, acc[r][k])})")
+            f.store(s, f.op(f"fadd {s} {f.load(s, at)}, {total}"), at)
+    return f
+
+
+def _acquire(f: Fn, n_slots: Value) -> str:
+    """Take one of the scratch slots: an atomic bit mask in the table, so that memory stays with few, warm slots."""
+    busy = f.gep("i64", "%t", GEOMETRY["busy"])
+    bit = f.var("i64", 0)
+    with f.repeat_while() as cond:
+        old = f.op(f"load atomic i64, ptr {busy} monotonic, align 8")
+        free = f.op(f"call i64 @llvm.cttz.i64(i64 {f.op(f'xor i64 {old}, -1')}, i1 false)")
+        ok = f.icmp("slt", free, n_slots)
+        one = f.op(f"shl i64 1, {f.select(ok, 'i64', free, 0)}")
+        new = f.select(ok, "i64", f.op(f"or i64 {old}, {one}"), old)
+        pair = f.op(f"cmpxchg ptr {busy}, i64 {old}, i64 {new} acquire monotonic, align 8")
+        done = f.op(f"and i1 {ok}, {f.op(f'extractvalue {{i64, i1}} {pair}, 1')}")
+        f.store("i64", free, bit)
+        cond.append(f.op(f"xor i1 {done}, true"))
+    return f.load("i64", bit)
+
+
+def _release(f: Fn, slot: str) -> None:
+    busy = f.gep("i64", "%t", GEOMETRY["busy"])
+    mask = f.op(f"xor i64 {f.op(f'shl i64 1, {slot}')}, -1")
+    f.op(f"atomicrmw and ptr {busy}, i64 {mask} release")
+
+
+def _run(s: str, lanes: int, rows: list[tuple[int, int]], kernels: dict[tuple[int, int], Fn], pack: Fn) -> Fn:
+    """Tasks (image, group, slab): pack the slab, then all output rows of the group, phase by phase."""
+    f = Fn("run", [("ptr", "t"), ("i64", "begin"), ("i64", "end")])
+    v = f"<{lanes} x {s}>"
+    g = {k: f.word("%t", i) for k, i in RUN.items() if k not in ("busy",)}
+    p = {k: f.pointer("%t", RUN[k]) for k in ("x", "w", "y", "scratch", "bias", "phase_table")}
+    slot = _acquire(f, g["n_slots"])
+    xbuf = f.gep("i8", p["scratch"], f.mul(slot, g["slot_bytes"]))
+    ybuf = f.gep(s, xbuf, g["buffer"])
+    unit = f.icmp("eq", g["y_w"], 1)
+    scatter = f.icmp("ne", g["y_w"], 1)
+    biased = f.icmp("ne", g["bias"], 0)
+    with f.range("%begin", "%end") as task:
+        chunk, ng = f.urem(task, g["chunks"]), f.udiv(task, g["chunks"])
+        group, image = f.urem(ng, g["groups"]), f.udiv(ng, g["groups"])
+        x = f.gep(s, p["x"], f.add(f.mul(image, g["x_image"]), f.mul(group, g["x_group"])))
+        f.call(pack, "%t", x, xbuf, chunk)
+        d0 = f.mul(chunk, g["rows"])
+        y0 = f.gep(s, p["y"], f.add(f.add(f.mul(image, g["y_image"]), f.mul(group, g["y_group"])), f.mul(d0, g["y_d"])))
+        w0 = f.gep(s, p["w"], f.mul(group, g["w_group"]))
+        with f.range(0, g["phases"]) as phase:
+            q = f.gep("i64", p["phase_table"], f.mul(phase, len(PHASE)))
+            h = {k: f.word(q, i) for k, i in PHASE.items()}
+            xo, wo = f.pointer(q, PHASE["x_offsets"]), f.pointer(q, PHASE["w_offsets"])
+            nd = f.smin(g["rows"], f.sub(h["od"], d0))
+            span = f.add(f.mul(f.add(f.mul(f.sub(nd, 1), g["qh"]), f.sub(h["oh"], 1)), g["qw"]), h["ow"])
+            y1 = f.gep(s, y0, h["base"])
+            done: Value = 0
+            with f.when(f.icmp("sgt", nd, 0)):
+                for m, vectors in rows:
+                    upto = f.mul(f.sdiv(g["out_rows"], m), m)
+                    with f.range(done, upto, m) as r:
+                        w = f.gep(s, w0, f.mul(r, g["w_row"]))
+                        full = f.mul(f.sdiv(span, vectors * lanes), vectors * lanes)
+                        for lo, hi, n in ((0, full, vectors), (full, span, 1)):
+                            with f.range(lo, hi, n * lanes) as i:
+                                f.call(kernels[m, n], f.gep(s, xbuf, i), w, g["w_row"], xo, wo, h["taps"],
+                                       f.gep(s, ybuf, i), g["pitch"])
+                        with f.range(0, m) as j:
+                            row = f.add(r, j)
+                            b = f.var(s, "0.0")
+                            with f.when(biased):
+                                at = f.add(f.mul(group, g["out_rows"]), row)
+                                f.store(s, f.load(s, f.gep(s, p["bias"], at)), b)
+                            bias = f.load(s, b)
+                            bias_v = f.splat(s, lanes, bias)
+                            with f.range(0, nd) as d, f.range(0, h["oh"]) as i:
+                                src = f.gep(s, ybuf, f.add(f.mul(j, g["pitch"]), f.mul(f.add(f.mul(d, g["qh"]), i), g["qw"])))
+                                dst = f.gep(s, y1, f.add(f.add(f.mul(row, g["y_row"]), f.mul(d, g["y_d"])), f.mul(i, g["y_h"])))
+                                with f.when(unit):
+                                    copy_row(f, s, lanes, src, dst, h["ow"], bias_v)
+                                with f.when(scatter), f.range(0, h["ow"]) as c:
+                                    value = f.op(f"fadd {s} {f.load(s, f.gep(s, src, c))}, {bias}")
+                                    f.store(s, value, f.gep(s, dst, f.mul(c, g["y_w"])))
+                    done = upto
+    _release(f, slot)
+    assert v
+    return f
+
+
+def _weight_grad(s: str, lanes: int, dots: dict[tuple[int, int], Fn], pack: Fn) -> Fn:
+    """Tasks (range of units, group), a unit being a slab of an image: each adds up its own partial gradient."""
+    f = Fn("weight_grad", [("ptr", "t"), ("i64", "begin"), ("i64", "end")])
+    g = {k: f.word("%t", i) for k, i in GRAD.items() if k != "busy"}
+    p = {k: f.pointer("%t", GRAD[k]) for k in ("x", "gy", "out", "scratch", "offsets")}
+    slot = _acquire(f, g["n_slots"])
+    xbuf = f.gep("i8", p["scratch"], f.mul(slot, g["slot_bytes"]))
+    ybuf = f.gep(s, xbuf, g["y_offset"])
+    with f.range("%begin", "%end") as task:
+        group, part = f.urem(task, g["groups"]), f.udiv(task, g["groups"])
+        rows_taps = f.mul(g["out_rows"], g["taps"])
+        out = f.gep(s, p["out"], f.add(f.mul(part, g["part"]), f.mul(group, rows_taps)))
+        f.line(f"call void @llvm.memset.p0.i64(ptr {out}, i8 0, i64 {f.mul(rows_taps, _size(s))}, i1 false)")
+        first = f.mul(part, g["per_task"])
+        last = f.smin(f.add(first, g["per_task"]), g["units"])
+        with f.range(first, last, g["block"]) as u:
+            blocks = f.smin(g["block"], f.sub(last, u))
+            ybytes = f.mul(f.mul(blocks, g["y_block"]), _size(s))
+            f.line(f"call void @llvm.memset.p0.i64(ptr {ybuf}, i8 0, i64 {ybytes}, i1 false)")
+            with f.range(0, blocks) as b:
+                image, chunk = f.udiv(f.add(u, b), g["chunks"]), f.urem(f.add(u, b), g["chunks"])
+                x = f.gep(s, p["x"], f.add(f.mul(image, g["x_image"]), f.mul(group, g["x_group"])))
+                f.call(pack, "%t", x, f.gep(s, xbuf, f.mul(b, g["packed"])), chunk)
+                d0 = f.mul(chunk, g["rows"])
+                nd = f.smin(g["rows"], f.sub(g["od"], d0))
+                gy = f.gep(s, p["gy"], f.add(f.mul(image, g["gy_image"]), f.mul(group, g["gy_group"])))
+                yb = f.gep(s, ybuf, f.mul(b, g["y_block"]))
+                with f.range(0, g["out_rows"]) as o, f.range(0, nd) as d, f.range(0, g["oh"]) as i:
+                    line = f.add(f.mul(f.add(d0, d), g["oh"]), i)
+                    src = f.gep(s, gy, f.add(f.mul(o, g["gy_row"]), f.mul(line, g["ow"])))
+                    at = f.add(f.mul(o, g["y_pitch"]), f.mul(f.add(f.mul(d, g["qh"]), i), g["qw"]))
+                    copy_row(f, s, lanes, src, f.gep(s, yb, at), g["ow"])
+            sizes_o = sorted({o for o, _ in dots}, reverse=True)
+            sizes_k = sorted({k for _, k in dots}, reverse=True)
+            done: Value = 0
+            for mo in sizes_o:
+                upto = f.mul(f.sdiv(g["out_rows"], mo), mo)
+                with f.range(done, upto, mo) as o:
+                    gy_o = f.gep(s, ybuf, f.mul(o, g["y_pitch"]))
+                    k0: Value = 0
+                    for mk in sizes_k:
+                        k1 = f.add(k0, f.mul(f.sdiv(f.sub(g["taps"], k0), mk), mk))
+                        with f.range(k0, k1, mk) as k:
+                            f.call(dots[mo, mk], xbuf, g["packed"], f.gep("i64", p["offsets"], k), gy_o, g["y_block"],
+                                   g["y_pitch"], blocks, g["steps"],
+                                   f.gep(s, out, f.add(f.mul(o, g["taps"]), k)), g["taps"])
+                        k0 = k1
+                done = upto
+    _release(f, slot)
+    return f
