@@ -13,16 +13,20 @@ tan, which round differently from the C library's as rarely.)
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rushlight.backends.cpu import boxmuller
 from rushlight.backends.cpu.mt19937 import MT19937
 
-__all__ = ["Distributions", "visiting_order", "fma"]
+__all__ = ["Distributions", "locked", "visiting_order", "fma"]
+
+_M = TypeVar("_M", bound=Callable[..., Any])
 
 _CHUNK = 1 << 15
 _M24 = np.uint32((1 << 24) - 1)
@@ -36,7 +40,7 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def visiting_order(*arrays: np.ndarray) -> list[int]:
-    """Axes, slowest first, in the order PyTorch's TensorIterator walks arrays of one shape: by stride, outputs first."""
+    """Axes, slowest first, as PyTorch's TensorIterator walks arrays of one shape: by stride, the outputs' first."""
     shape = arrays[0].shape
     nd = len(shape)
     perm = list(range(nd - 1, -1, -1))
@@ -65,7 +69,7 @@ def visiting_order(*arrays: np.ndarray) -> list[int]:
 
 
 def fma(a: np.ndarray, b: float, c: float) -> np.ndarray:
-    """a * b + c in float64 with one rounding (Dekker's product and Knuth's sum; exact but for ties of the last step)."""
+    """a * b + c in float64 with one rounding: Dekker's product and Knuth's sum; exact but for ties of the last step."""
     if c == 0.0 or math.frexp(b)[0] in (0.5, -0.5, 0.0):
         return a * b + c  # the product is exact, or nothing is added
     p = a * b
@@ -92,8 +96,19 @@ def _as_real(out: np.ndarray) -> np.ndarray:
     return out[..., None].view(out.real.dtype)
 
 
+def locked(method: _M) -> _M:
+    """Hold the stream's lock over a whole fill."""
+
+    @functools.wraps(method)
+    def whole(self: MT19937, *args: Any, **kwargs: Any) -> Any:
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    return whole  # type: ignore[return-value]
+
+
 class Distributions(MT19937):
-    """A stream that fills arrays. Not locked: see MT19937."""
+    """A stream that fills arrays in place; each fill is atomic among threads."""
 
     __slots__ = ()
 
@@ -128,6 +143,7 @@ class Distributions(MT19937):
 
     # ---- uniform ----------------------------------------------------------------------------------------------------
 
+    @locked
     def uniform_(self, out: np.ndarray, low: float = 0.0, high: float = 1.0) -> None:
         """Uniform on [low, high)."""
         kind = out.dtype.name
@@ -200,12 +216,13 @@ class Distributions(MT19937):
             raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
         if high - low > largest:
             raise RuntimeError(
-                f"uniform_ expects to-from <= std::numeric_limits<{_NAMES[out.dtype.name]}>::max(), but found to={high} "
-                f"and from={low} which result in to-from to exceed the limit"
+                f"uniform_ expects to-from <= std::numeric_limits<{_NAMES[out.dtype.name]}>::max(), but found "
+                f"to={high} and from={low} which result in to-from to exceed the limit"
             )
 
     # ---- normal -----------------------------------------------------------------------------------------------------
 
+    @locked
     def normal_(self, out: np.ndarray, mean: float = 0.0, std: float = 1.0) -> None:
         """Normal with the given mean and standard deviation."""
         if not std >= 0.0:
@@ -250,6 +267,7 @@ class Distributions(MT19937):
             tail[...] = draw(16)
             transform(tail, mean, std)
 
+    @locked
     def normals(self, n: int, mean: float = 0.0, std: float = 1.0, exact: bool = True) -> np.ndarray:
         """`n` float64 normals by PyTorch's scalar algorithm: Box-Muller pairs, the second kept for the next call.
 
@@ -277,6 +295,7 @@ class Distributions(MT19937):
 
     # ---- Bernoulli --------------------------------------------------------------------------------------------------
 
+    @locked
     def bernoulli_(self, out: np.ndarray, p: float | np.ndarray = 0.5) -> None:
         """Ones with probability `p`, a number or an array that broadcasts to `out`."""
         if out.dtype.name not in _DIGITS and out.dtype.name not in _PLAIN:
@@ -314,7 +333,9 @@ class Distributions(MT19937):
         if out.size == 0:
             return
         if not np.logical_and(p >= 0, p <= 1).all():
-            raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false: probabilities outside [0, 1]")
+            raise RuntimeError(
+                "Expected p_in >= 0 && p_in <= 1 to be true, but got false: bernoulli expects probabilities in [0, 1]"
+            )
         p = np.broadcast_to(p, out.shape)
         axes = visiting_order(out, p)
         view, p = out.transpose(axes), p.transpose(axes)
@@ -323,8 +344,9 @@ class Distributions(MT19937):
 
     # ---- integers ---------------------------------------------------------------------------------------------------
 
+    @locked
     def random_(self, out: np.ndarray, low: int | None = None, high: int | None = None) -> None:
-        """Integers: of the whole range of `out`'s dtype (to 2**digits for floats), of [low, its maximum], of [low, high)."""
+        """Integers of [low, high); to the dtype's maximum (2**digits for floats) without `high`, from 0 with neither."""
         kind = out.dtype.name
         if low is None and high is None:
             if kind not in _DIGITS and kind not in _PLAIN:
@@ -346,9 +368,7 @@ class Distributions(MT19937):
         floating = kind in _DIGITS
         if high is not None:
             if not low < high:
-                raise RuntimeError(
-                    f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
-                )
+                raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
             if floating:
                 low, high = _inward_from(low, out.dtype), _inward_to(high, out.dtype)
                 if not low < high:
@@ -359,7 +379,9 @@ class Distributions(MT19937):
             last = high - 1
         elif low == _INT64_MIN:
             if kind not in ("int64", "float64", "float32", "bfloat16"):
-                raise RuntimeError("random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16")
+                raise RuntimeError(
+                    f"random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16, got {kind}"
+                )
             if out.size:
                 self._fill(out, lambda n: self.longs(n).view(np.int64))
             return
@@ -371,8 +393,8 @@ class Distributions(MT19937):
                 last = 1 if kind == "bool" else min(int(np.iinfo(out.dtype).max), _INT64_MAX)
             if floating and not low < last:
                 raise RuntimeError(
-                    "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, but got "
-                    f"from={low} > to_inc={last}"
+                    "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, "
+                    f"but got from={low} > to_inc={last}"
                 )
         self._check_integers(out, low, last)
         if out.size == 0:
@@ -419,6 +441,7 @@ class Distributions(MT19937):
 
     # ---- other continuous and discrete laws -------------------------------------------------------------------------
 
+    @locked
     def exponential_(self, out: np.ndarray, lambd: float = 1.0) -> None:
         """Exponential with rate `lambd`."""
         if out.dtype.name not in _DIGITS:
@@ -433,6 +456,7 @@ class Distributions(MT19937):
             scale = -1.0 / lambd
             self._fill(out, lambda n: scale * boxmuller.libm("log1p", -self.doubles(n), exact))
 
+    @locked
     def geometric_(self, out: np.ndarray, p: float) -> None:
         """The number of trials up to the first success."""
         if not 0 < p < 1:
@@ -449,6 +473,7 @@ class Distributions(MT19937):
 
             self._fill(out, produce)
 
+    @locked
     def log_normal_(self, out: np.ndarray, mean: float = 1.0, std: float = 2.0) -> None:
         """The exponential of a normal sample, always by the scalar algorithm."""
         if not std > 0.0:
@@ -459,6 +484,7 @@ class Distributions(MT19937):
             exact = out.dtype.itemsize == 8
             self._fill(out, lambda n: boxmuller.libm("exp", self.normals(n, mean, std, exact), exact))
 
+    @locked
     def cauchy_(self, out: np.ndarray, median: float = 0.0, sigma: float = 1.0) -> None:
         """Cauchy with the given location and scale."""
         if not sigma > 0.0:

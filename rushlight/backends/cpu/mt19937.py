@@ -8,7 +8,9 @@ that drawing three numbers is a slice and not a call into a bit generator.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -63,18 +65,33 @@ def _state_words(bits: Any) -> np.ndarray:
     return words
 
 
+_streams: weakref.WeakSet[MT19937] = weakref.WeakSet()
+
+
+def _unlock_child() -> None:
+    """A lock that another thread held at the fork would never be released in the child."""
+    for stream in list(_streams):
+        stream.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_child)
+
+
 class MT19937:
     """A seeded stream of 32-bit words with exact, exchangeable state.
 
-    Methods are not locked; callers that share a stream between threads hold `lock` over a whole fill, as PyTorch does.
+    These methods are not locked; the fills built on them hold `lock` from first word to last, as PyTorch's do.
     """
 
-    __slots__ = ("_bits", "_words", "_block", "_uniform", "_pos", "_next", "_seed", "spare", "spare_float", "lock")
+    __slots__ = ("_bits", "_words", "_block", "_uniform", "_pos", "_next", "_seed", "spare", "spare_float", "lock",
+                 "__weakref__")
 
     def __init__(self, seed: int = 5489) -> None:
         self._bits: Any = None  # numpy.random is imported by the first draw, not by `import rushlight`
         self._words: np.ndarray | None = None
         self.lock = threading.RLock()
+        _streams.add(self)
         self.seed(seed)
 
     # ---- seeding and state ------------------------------------------------------------------------------------------

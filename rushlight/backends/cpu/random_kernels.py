@@ -129,17 +129,22 @@ def _twister(b: _Body) -> None:
         p = b(f"getelementptr i32, ptr {base}, i64 {at}")
         return b(f"load {kind}, ptr {p}, align 4")
 
+    def constant(value: int, lanes: int) -> str:
+        return _splat("i32", str(value - (1 << 32) if value >> 31 else value), lanes)
+
+    def op(name: str, x: str, y: str | int, lanes: int) -> str:
+        kind = f"<{lanes} x i32>" if lanes > 1 else "i32"
+        return b(f"{name} {kind} {x}, {constant(y, lanes) if isinstance(y, int) else y}")
+
+    def twist(u: str, v: str, m: str, lanes: int) -> str:
+        mixed = op("or", op("and", u, 0x80000000, lanes), op("and", v, 0x7FFFFFFF, lanes), lanes)
+        odd = op("sub", constant(0, lanes), op("and", v, 1, lanes), lanes)
+        x = op("xor", op("lshr", mixed, 1, lanes), op("and", odd, 0x9908B0DF, lanes), lanes)
+        return op("xor", x, m, lanes)
+
     def twisted(i: str, other: int, lanes: int) -> None:
         kind = f"<{lanes} x i32>" if lanes > 1 else "i32"
-
-        def constant(value: int) -> str:
-            return _splat("i32", str(value - (1 << 32) if value >> 31 else value), lanes)
-
-        u, v = word("%state", i, 0, kind), word("%state", i, 1, kind)
-        mixed = b(f"or {kind} {b(f'and {kind} {u}, {constant(0x80000000)}')}, {b(f'and {kind} {v}, {constant(0x7FFFFFFF)}')}")
-        odd = b(f"sub {kind} {constant(0)}, {b(f'and {kind} {v}, {constant(1)}')}")
-        x = b(f"xor {kind} {b(f'lshr {kind} {mixed}, {constant(1)}')}, {b(f'and {kind} {odd}, {constant(0x9908B0DF)}')}")
-        x = b(f"xor {kind} {x}, {word('%state', i, other, kind)}")
+        x = twist(word("%state", i, 0, kind), word("%state", i, 1, kind), word("%state", i, other, kind), lanes)
         b.do(f"store {kind} {x}, ptr {b(f'getelementptr i32, ptr %state, i64 {i}')}, align 4")
 
     def block(k: str) -> None:
@@ -147,25 +152,19 @@ def _twister(b: _Body) -> None:
         b.loop("224", "227", 1, lambda i: twisted(i, 397, 1))
         b.loop("227", "611", 16, lambda i: twisted(i, -227, 16))
         b.loop("611", "623", 4, lambda i: twisted(i, -227, 4))
-        # the last word's neighbour is the first, already new: make room for it behind the state's end
-        u, v, m = word("%state", "623", 0, "i32"), word("%state", "0", 0, "i32"), word("%state", "396", 0, "i32")
-        mixed = b(f"or i32 {b(f'and i32 {u}, -2147483648')}, {b(f'and i32 {v}, 2147483647')}")
-        odd = b(f"sub i32 0, {b(f'and i32 {v}, 1')}")
-        x = b(f"xor i32 {b(f'lshr i32 {mixed}, 1')}, {b(f'and i32 {odd}, -1727483681')}")
-        b.do(f"store i32 {b(f'xor i32 {x}, {m}')}, ptr {b('getelementptr i32, ptr %state, i64 623')}, align 4")
+        # the last word's neighbour is the first, already new
+        x = twist(word("%state", "623", 0, "i32"), word("%state", "0", 0, "i32"), word("%state", "396", 0, "i32"), 1)
+        b.do(f"store i32 {x}, ptr {b('getelementptr i32, ptr %state, i64 623')}, align 4")
         base = b(f"mul i64 {k}, 624")
-        kind = "<16 x i32>"
 
         def temper(i: str) -> None:
-            def constant(value: int) -> str:
-                return _splat("i32", str(value - (1 << 32) if value >> 31 else value), 16)
-
-            y = word("%state", i, 0, kind)
-            y = b(f"xor {kind} {y}, {b(f'lshr {kind} {y}, {constant(11)}')}")
-            y = b(f"xor {kind} {y}, {b('and ' + kind + ' ' + b(f'shl {kind} {y}, {constant(7)}') + ', ' + constant(0x9D2C5680))}")
-            y = b(f"xor {kind} {y}, {b('and ' + kind + ' ' + b(f'shl {kind} {y}, {constant(15)}') + ', ' + constant(0xEFC60000))}")
-            y = b(f"xor {kind} {y}, {b(f'lshr {kind} {y}, {constant(18)}')}")
-            b.do(f"store {kind} {y}, ptr {b(f'getelementptr i32, ptr %out, i64 ' + b(f'add i64 {base}, {i}'))}, align 4")
+            y = word("%state", i, 0, "<16 x i32>")
+            y = op("xor", y, op("lshr", y, 11, 16), 16)
+            y = op("xor", y, op("and", op("shl", y, 7, 16), 0x9D2C5680, 16), 16)
+            y = op("xor", y, op("and", op("shl", y, 15, 16), 0xEFC60000, 16), 16)
+            y = op("xor", y, op("lshr", y, 18, 16), 16)
+            at = b(f"add i64 {base}, {i}")
+            b.do(f"store <16 x i32> {y}, ptr {b(f'getelementptr i32, ptr %out, i64 {at}')}, align 4")
 
         b.loop("0", "624", 16, temper)
 
@@ -270,7 +269,8 @@ def _normal64(b: _Body) -> None:
             r, c, s = _radius_angle(b, b(f"call double @log(double {b(f'fsub double {_f64(1.0)}, {u1}')})"), u2)
             for p, part in ((first, c), (second, s)):
                 x = b(f"fmul double {r}, {part}")
-                b.do(f"store double {b(f'call double @llvm.fma.f64(double {x}, double %std, double %mean)')}, ptr {p}, align 8")
+                y = b(f"call double @llvm.fma.f64(double {x}, double %std, double %mean)")
+                b.do(f"store double {y}, ptr {p}, align 8")
 
         b.loop(base, stop, 1, pair)
 
@@ -306,8 +306,11 @@ def _shuffle(b: _Body) -> None:
     last = b("sub i64 %n, 1")
 
     def swap(i: str) -> None:
-        w = b(f"zext i32 {b(f'load i32, ptr ' + b(f'getelementptr i32, ptr %words, i64 {i}') + ', align 4')} to i64")
-        j = b(f"add i64 {i}, {b(f'urem i64 {w}, ' + b(f'sub i64 %n, {i}'))}")
+        p = b(f"getelementptr i32, ptr %words, i64 {i}")
+        w = b(f"load i32, ptr {p}, align 4")
+        w, left = b(f"zext i32 {w} to i64"), b(f"sub i64 %n, {i}")
+        w = b(f"urem i64 {w}, {left}")
+        j = b(f"add i64 {i}, {w}")
         p, q = b(f"getelementptr i64, ptr %items, i64 {i}"), b(f"getelementptr i64, ptr %items, i64 {j}")
         x, y = b(f"load i64, ptr {p}, align 8"), b(f"load i64, ptr {q}, align 8")
         b.do(f"store i64 {y}, ptr {p}, align 8")

@@ -12,28 +12,37 @@ import math
 import numpy as np
 
 from rushlight.backends.cpu import random_kernels
-from rushlight.backends.cpu.distributions import Distributions, visiting_order
+from rushlight.backends.cpu.distributions import Distributions, locked, visiting_order
 
 __all__ = ["CPUStream"]
 
 _SMALL_PERMUTATION = 0xFFFFFFFF // 20  # from here PyTorch draws 64-bit words
 _MAX_CATEGORIES = 1 << 24
+_THIRD = float(np.float32(1) / np.float32(3))  # PyTorch's gamma has these two in single precision whatever the dtype
+_SQUEEZE = float(np.float32(0.0331))
+_EXACT = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
 
 
 class CPUStream(Distributions):
-    """The CPU generator's stream with everything that draws from it. Not locked: see MT19937."""
+    """The CPU generator's stream with everything that draws from it; each call is atomic among threads."""
 
     __slots__ = ()
 
     # ---- permutations -----------------------------------------------------------------------------------------------
 
+    @locked
     def randperm(self, n: int, dtype: np.dtype | type = np.int64) -> np.ndarray:
         """A random permutation of 0 .. n-1."""
         if n < 0:
-            raise RuntimeError(f"n must be non-negative, got {n}")
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
         dtype = np.dtype(dtype)
-        if n > 1 and int(np.array(n).astype(np.float64).astype(dtype).astype(np.float64)) != n and dtype.kind != "i":
-            raise RuntimeError(f"n is too large for result tensor type: {dtype.name}, got n={n}")
+        exact = _EXACT.get(dtype.name)
+        if exact is None and dtype.kind not in "iu":
+            raise NotImplementedError(f"\"randperm\" not implemented for '{dtype.name}'")
+        if exact is not None and n > exact + 1:
+            raise RuntimeError(f"n cannot be greater than {exact + 1} for {dtype.name}, got n={n}")
+        if exact is None and n > int(np.iinfo(dtype).max):
+            raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: n={n}")
         items = np.arange(n, dtype=np.int64)
         if n < 2:
             return items.astype(dtype, copy=False)
@@ -64,6 +73,7 @@ class CPUStream(Distributions):
 
     # ---- categories -------------------------------------------------------------------------------------------------
 
+    @locked
     def multinomial(self, p: np.ndarray, num_samples: int, replacement: bool = False) -> np.ndarray:
         """Indices drawn in proportion to each row of `p` (1 or 2 dimensions): int64 of shape (rows, num_samples)."""
         if not 0 < p.ndim <= 2:
@@ -80,35 +90,28 @@ class CPUStream(Distributions):
             )
         if categories > _MAX_CATEGORIES:
             raise RuntimeError(f"number of categories cannot exceed 2^24, got {categories}")
-        if p.size == 0:
-            return np.empty(p.shape[:-1] + (num_samples,), np.int64)
-        return self._with_replacement(p, num_samples) if replacement else self._without_replacement(p, num_samples)
-
-    def _with_replacement(self, p: np.ndarray, num_samples: int) -> np.ndarray:
-        rows = p.reshape(-1, p.shape[-1])
-        if rows.dtype.itemsize == 2:
-            rows = rows.astype(np.float32)
-        if not (rows >= 0).all():
-            raise RuntimeError("invalid multinomial distribution (encountering probability entry < 0)")
-        if not np.isfinite(rows).all():
-            raise RuntimeError("invalid multinomial distribution (encountering probability entry = infinity or NaN)")
-        out = np.empty((len(rows), num_samples), np.int64)
-        for row, picked in zip(rows, out, strict=True):
-            cumulative = np.cumsum(row, dtype=row.dtype)
-            total = cumulative[-1]
-            if not total > 0:
-                raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-            cumulative /= total
-            cumulative[-1] = 1
-            picked[...] = np.searchsorted(cumulative.astype(np.float64), self.doubles(num_samples))
-        return out.reshape(p.shape[:-1] + (num_samples,))
-
-    def _without_replacement(self, p: np.ndarray, num_samples: int) -> np.ndarray:
+        if p.ndim == 2 and len(p) == 0:
+            return np.empty((0, num_samples), np.int64)
         wide = p.astype(np.float32) if p.dtype.itemsize == 2 else p
         if not ((wide >= 0) & (wide < np.inf)).all():
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
         if not (wide.sum(-1) > 0).all():
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+        if replacement:
+            return self._with_replacement(wide, num_samples)
+        return self._without_replacement(p, wide, num_samples)
+
+    def _with_replacement(self, p: np.ndarray, num_samples: int) -> np.ndarray:
+        rows = p.reshape(-1, p.shape[-1])
+        out = np.empty((len(rows), num_samples), np.int64)
+        for row, picked in zip(rows, out, strict=True):
+            cumulative = np.cumsum(row, dtype=row.dtype)
+            cumulative /= cumulative[-1]
+            cumulative[-1] = 1
+            picked[...] = np.searchsorted(cumulative.astype(np.float64), self.doubles(num_samples))
+        return out.reshape(p.shape[:-1] + (num_samples,))
+
+    def _without_replacement(self, p: np.ndarray, wide: np.ndarray, num_samples: int) -> np.ndarray:
         # The largest p / q with q exponential is a category drawn in proportion to p; the largest k are k such draws
         # without replacement.
         q = np.empty_like(p, order="K")
@@ -139,27 +142,27 @@ class CPUStream(Distributions):
             return x
         return float(self.normals(1)[0])
 
+    @locked
     def standard_gamma(self, alpha: np.ndarray) -> np.ndarray:
         """Gamma samples with shape `alpha` and unit scale, of alpha's dtype and layout."""
         scalar = alpha.dtype.type
         if alpha.dtype.name not in ("float32", "float64"):
             raise NotImplementedError(f"\"gamma_cpu\" not implemented for '{alpha.dtype.name}'")
         tiny = float(np.finfo(scalar).tiny)
-        third = float(np.float32(1.0) / np.float32(3.0))
 
         def one(a: float) -> float:
-            return max(tiny, float(scalar(self._gamma(a, scalar, third))))
+            return max(tiny, float(scalar(self._gamma(a, scalar))))
 
         return self._sequential((alpha,), np.empty_like(alpha, order="K"), one)
 
-    def _gamma(self, a: float, scalar: type, third: float) -> float:
+    def _gamma(self, a: float, scalar: type) -> float:
         scale = 1.0
         if a < 1.0:
             if a == 0.0:
                 return 0.0
             scale = math.pow(1.0 - self._double(), float(scalar(1.0) / scalar(a)))
             a = float(scalar(a) + scalar(1.0))
-        d = float(scalar(a) - scalar(third))
+        d = float(scalar(a) - scalar(_THIRD))
         c = 1.0 / math.sqrt(9.0 * d)
         while True:
             x = self._normal()
@@ -170,22 +173,22 @@ class CPUStream(Distributions):
             v = y * y * y
             u = 1.0 - self._double()
             xx = x * x
-            if u < 1.0 - 0.0331000007688999176025390625 * xx * xx:  # 0.0331 in single precision, as PyTorch has it
+            if u < 1.0 - _SQUEEZE * xx * xx:
                 return scale * d * v
             if math.log(u) < 0.5 * xx + d * (1.0 - v + math.log(v)):
                 return scale * d * v
 
+    @locked
     def dirichlet(self, alpha: np.ndarray) -> np.ndarray:
         """Samples of the simplex over the last axis: normalised gammas, drawn in float64."""
-        gamma = self._sequential(
-            (alpha,),
-            np.empty_like(alpha, dtype=np.float64, order="K"),
-            lambda a: max(float(np.finfo(np.float64).tiny), self._gamma(a, np.float64, float(np.float32(1) / np.float32(3)))),
-        )
+        tiny = float(np.finfo(np.float64).tiny)
+        gamma = np.empty_like(alpha, dtype=np.float64, order="K")
+        self._sequential((alpha,), gamma, lambda a: max(tiny, self._gamma(a, np.float64)))
         x = (gamma / gamma.sum(-1, keepdims=True)).astype(alpha.dtype)
         scalar = alpha.dtype.type
         return np.clip(x, np.finfo(scalar).tiny, np.nextafter(scalar(1), scalar(0)))
 
+    @locked
     def poisson(self, rate: np.ndarray) -> np.ndarray:
         """Poisson samples of the given rates, of their dtype and layout."""
         if rate.dtype.name not in ("float16", "bfloat16", "float32", "float64"):
@@ -222,6 +225,7 @@ class CPUStream(Distributions):
             if left <= -rate + k * log_rate - math.lgamma(k + 1.0):
                 return k
 
+    @locked
     def binomial(self, count: np.ndarray, prob: np.ndarray) -> np.ndarray:
         """Successes in `count` trials of probability `prob` (same shape and dtype)."""
         if count.dtype.name not in ("float32", "float64"):
@@ -233,12 +237,11 @@ class CPUStream(Distributions):
                 return 0.0
             if p >= 1:
                 return n
-            if p <= 0.5:
-                return self._btrs(n, p, scalar) if float(scalar(n) * scalar(p)) >= 10 else self._gaps(n, p, scalar)
-            if p > 0.5:
-                q = float(scalar(1.0 - p))
-                return n - (self._btrs(n, q, scalar) if float(scalar(n) * scalar(q)) >= 10 else self._gaps(n, q, scalar))
-            return math.nan
+            if math.isnan(p):
+                return p
+            rare = p if p <= 0.5 else float(scalar(1.0 - p))
+            k = (self._btrs if float(scalar(n) * scalar(rare)) >= 10 else self._gaps)(n, rare, scalar)
+            return k if p <= 0.5 else n - k
 
         return self._sequential((count, prob), np.empty_like(count, order="K"), one)
 
@@ -293,4 +296,5 @@ def _stirling(k: float) -> float:
     return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1)
 
 
-_TAIL = tuple(math.lgamma(k + 1.0) - ((k + 0.5) * math.log(k + 1.0) - (k + 1.0) + 0.5 * math.log(2 * math.pi)) for k in range(10))
+_HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
+_TAIL = tuple(math.lgamma(k + 1.0) - ((k + 0.5) * math.log(k + 1.0) - (k + 1.0) + _HALF_LOG_2_PI) for k in range(10))
