@@ -19,8 +19,8 @@ step in Python's doubles, as PyTorch's optimizers do; what is left runs over the
 * a native loop over a whole list of tensors (compiler/kernels.py) for contiguous float32 and float64,
 * `Variant.tensors`: the same arithmetic in tensor operators, where autograd has to flow or the arrays are not NumPy's.
 
-`apply_update` chooses, and is the one call that a capturing compiler replaces. This
-file knows arrays and expressions; the optimizers know parameters and states.
+`apply_update` chooses, and is the one call that a capturing compiler replaces. This file
+knows arrays and expressions; the optimizers know parameters and states.
 """
 
 from __future__ import annotations
