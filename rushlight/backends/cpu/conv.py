@@ -228,16 +228,16 @@ def _round(n: int, to: int) -> int:
 
 class _Raster:
     """Layout of the packed buffer for slabs of `rows` raster rows. Per dimension: data of `size` at `pad` (negative:
-    cropped), `split` phases, largest tap offset `reach` within a phase, last element read `last`."""
+    cropped), `split` phases of which the first `used` are read, largest tap offset `reach` within a phase, last element read `last`."""
 
-    def __init__(self, size: Sequence[int], pad: Sequence[int], split: Sequence[int], reach: Sequence[int],
-                 last: Sequence[int], channels: int, item: int, budget: int, out_d: int, wanted: int, lanes: int) -> None:
+    def __init__(self, size: Sequence[int], pad: Sequence[int], split: Sequence[int], used: Sequence[int],
+                 reach: Sequence[int], last: Sequence[int], channels: int, item: int, budget: int, out_d: int, wanted: int, lanes: int) -> None:
         def pitch(i: int) -> int:
             p = pad[i]
             return -(-max(min(p + size[i], last[i] + 1), last[i] + 1 - max(p, 0), 1) // split[i])
         self.qh, self.qw = pitch(1), pitch(2)
-        self.split, self.reach = split, reach
-        row = channels * math.prod(split) * self.qh * self.qw * item
+        self.split, self.reach, self.used = split, reach, used
+        row = channels * math.prod(used) * self.qh * self.qw * item
         rows = max(1, min(out_d, budget // row - reach[0]))
         if wanted > 1:
             rows = min(rows, max(-(-out_d // wanted), -(-4 * lanes // (self.qh * self.qw))))
@@ -251,7 +251,7 @@ class _Raster:
         self.span = ((self.rows - 1) * self.qh + out_h - 1) * self.qw + out_w
         end = self.span + (self.reach[0] * self.qh + self.reach[1]) * self.qw + self.reach[2]
         self.phase = max(self.slab * self.qh * self.qw, end)
-        self.channel = math.prod(self.split) * self.phase
+        self.channel = math.prod(self.used) * self.phase
         self.packed = _round(self.channels * self.channel + lanes, 16)
 
     def offset(self, at: Sequence[int]) -> int:
@@ -264,10 +264,15 @@ def _forward_taps(c: _Conv, raster: _Raster, channels: int) -> np.ndarray:
     for k in product(*map(range, c.kernel)):
         t = [i * d for i, d in zip(k, c.dilation, strict=True)]
         phase = 0
-        for a, s in zip(t, c.stride, strict=True):
-            phase = phase * s + a % s
+        for a, s, u in zip(t, c.stride, raster.used, strict=True):
+            phase = phase * u + a % s
         offsets.append(phase * raster.phase + raster.offset([a // s for a, s in zip(t, c.stride, strict=True)]))
     return (np.arange(channels)[:, None] * raster.channel + np.array(offsets)).astype(np.int64).reshape(-1)
+
+
+def _used(c: _Conv) -> tuple[int, ...]:
+    """Per dimension: one more than the largest phase of the stride that some tap reads."""
+    return tuple(max(t * d % s for t in range(k)) + 1 for k, d, s in zip(c.kernel, c.dilation, c.stride, strict=True))
 
 
 def _wanted(units: int, work: int) -> int:
@@ -282,7 +287,7 @@ def _base_words(names: dict[str, int], r: _Raster, size: Sequence[int], pad: Seq
     for name, value in dict(
             groups=groups, channels=channels, x_image=groups * channels * spatial, x_group=channels * spatial,
             x_channel=spatial, xd=size[0], xh=size[1], xw=size[2], pd=pad[0], ph=pad[1], pw=pad[2], sd=r.split[0],
-            sh=r.split[1], sw=r.split[2], qh=r.qh, qw=r.qw, phase=r.phase, channel=r.channel, rows=r.rows, slab=r.slab,
+            sh=r.split[1], sw=r.split[2], ud=r.used[0], uh=r.used[1], uw=r.used[2], qh=r.qh, qw=r.qw, phase=r.phase, channel=r.channel, rows=r.rows, slab=r.slab,
             limit_h=limits[1] + 1, limit_w=limits[2] + 1, packed=r.packed, chunks=r.chunks, out_rows=out_rows).items():
         words[names[name]] = value
     return words
@@ -293,11 +298,12 @@ class _Product:
 
     __slots__ = ("words", "keep", "tasks", "grain", "slot", "code", "at")
 
-    def __init__(self, words: np.ndarray, keep: list[np.ndarray], tasks: int, work: int, slot: int, item: int) -> None:
+    def __init__(self, words: np.ndarray, keep: list[np.ndarray], tasks: int, work: int, slot: int, item: int,
+                 width: int) -> None:
         from rushlight.backends.cpu import conv_kernels as k
         self.words, self.keep, self.tasks, self.slot = words, keep, tasks, slot
         self.grain = max(1, min(tasks // _TASKS, _SMALL * tasks // max(work, 1)))
-        self.code = native.conv_library("float32" if item == 4 else "float64").address("run")
+        self.code = native.conv_library("float32" if item == 4 else "float64", width).address("run")
         self.at = [k.RUN[n] for n in ("x", "w", "bias", "y", "scratch", "n_slots")]
         words[k.RUN["slot_bytes"]] = slot
 
@@ -310,20 +316,39 @@ class _Product:
         native.parallel_call(self.code, native.address(words), self.tasks, self.grain)
 
 
+def _row_mode(ow: int, rows: int, span: int, item: int) -> tuple[int, int]:
+    """(vector bytes, whether to go by rows): rows of whole vectors, also of half width, waste no lanes and are stored
+    directly; otherwise the raster runs through the gaps between rows."""
+    full = native.vector_bytes()
+    if ow * item % full == 0:
+        return full, 1
+    half = full // 2
+    if half >= 16 and ow * item % half == 0 and 1.08 * ow * rows * item / full <= -(-span * item // full):
+        return half, 1
+    return full, 0
+
+
 def _finish_product(words: np.ndarray, r: _Raster, phases: list[tuple], n: int, groups: int, work: int, item: int,
                     out_rows: int, lanes: int) -> _Product:
     from rushlight.backends.cpu import conv_kernels as k
     table = np.zeros((len(phases), len(k.PHASE)), np.int64)
     keep = [table]
     for row, (xo, wo, od, oh, ow, base) in zip(table, phases, strict=True):
-        xo, wo = np.ascontiguousarray(xo, np.int64), np.ascontiguousarray(wo, np.int64)
+        xo = np.concatenate((xo, np.zeros(k.AHEAD, np.int64))).astype(np.int64)
+        wo = np.ascontiguousarray(wo, np.int64)
         keep += [xo, wo]
-        row[:] = (len(xo), native.address(xo), native.address(wo), od, oh, ow, base)
+        row[:] = (len(wo), native.address(xo), native.address(wo), od, oh, ow, base)
+    width, by_rows = native.vector_bytes(), 0
+    if words[k.RUN["y_w"]] == 1:
+        _, _, od, oh, ow, _ = phases[0]
+        width, by_rows = _row_mode(ow, min(od, r.rows) * oh, r.span, item)
     pitch = _round(r.span, lanes) + 16
     rows = next((m for m, _ in native.row_tiles() if m <= out_rows), 1)
-    for name, value in dict(phases=len(phases), phase_table=native.address(table), buffer=r.packed, pitch=pitch).items():
+    for name, value in dict(phases=len(phases), phase_table=native.address(table), buffer=r.packed, pitch=pitch,
+                            by_rows=by_rows).items():
         words[k.RUN[name]] = value
-    return _Product(words, keep, n * groups * r.chunks, work, _round((r.packed + rows * pitch) * item, 64), item)
+    return _Product(words, keep, n * groups * r.chunks, work, _round((r.packed + rows * pitch) * item, 64), item,
+                    width)
 
 
 @lru_cache(maxsize=512)
@@ -334,7 +359,7 @@ def _forward_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _Produc
     work = n * o * channels * taps * math.prod(c.out)
     reach = [(m - 1) * d // s for m, d, s in zip(c.kernel, c.dilation, c.stride, strict=True)]
     last = [(q - 1) * s + (m - 1) * d for q, s, m, d in zip(c.out, c.stride, c.kernel, c.dilation, strict=True)]
-    r = _Raster(c.inp, c.padding, c.stride, reach, last, channels, item, _L2, c.out[0], _wanted(n * g, work), lanes)
+    r = _Raster(c.inp, c.padding, c.stride, _used(c), reach, last, channels, item, _L2, c.out[0], _wanted(n * g, work), lanes)
     r.finish(c.out[1], c.out[2], lanes)
     words = _base_words(k.RUN, r, c.inp, c.padding, last, channels, g, out_rows)
     plane = math.prod(c.out)
@@ -367,7 +392,7 @@ def _input_grad_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _Pro
     last = [max((q0 - m + e + count - 1 for _, count, q0, hits in f for _, m in hits), default=0)
             for f, e in zip(dims, pad, strict=True)]
     most = [max(count for _, count, _, _ in f) for f in dims]
-    r = _Raster(c.out, pad, (1, 1, 1), reach, last, og, item, _L2, most[0], _wanted(n * g, work), lanes)
+    r = _Raster(c.out, pad, (1, 1, 1), (1, 1, 1), reach, last, og, item, _L2, most[0], _wanted(n * g, work), lanes)
     r.finish(most[1], most[2], lanes)
     words = _base_words(k.RUN, r, c.out, pad, last, og, g, channels)
     plane, (_, h, w) = math.prod(c.inp), c.inp
@@ -392,13 +417,13 @@ class _WeightGrad:
 
     __slots__ = ("words", "keep", "tasks", "parts", "slot", "code", "at", "grain")
 
-    def __init__(self, words: np.ndarray, keep: np.ndarray, parts: int, groups: int, work: int, slot: int,
-                 item: int) -> None:
+    def __init__(self, words: np.ndarray, keep: np.ndarray, parts: int, groups: int, work: int, slot: int, item: int,
+                 width: int) -> None:
         from rushlight.backends.cpu import conv_kernels as k
         self.words, self.keep, self.parts, self.slot = words, keep, parts, slot
         self.tasks = parts * groups
         self.grain = max(1, min(self.tasks // _TASKS, _SMALL * self.tasks // max(work, 1)))
-        self.code = native.conv_library("float32" if item == 4 else "float64").address("weight_grad")
+        self.code = native.conv_library("float32" if item == 4 else "float64", width).address("weight_grad")
         self.at = [k.GRAD[n] for n in ("x", "gy", "out", "scratch", "n_slots")]
         words[k.GRAD["slot_bytes"]] = slot
 
@@ -425,7 +450,7 @@ def _weight_grad_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _We
     work = n * o * channels * taps * math.prod(c.out)
     reach = [(m - 1) * d // s for m, d, s in zip(c.kernel, c.dilation, c.stride, strict=True)]
     last = [(q - 1) * s + (m - 1) * d for q, s, m, d in zip(c.out, c.stride, c.kernel, c.dilation, strict=True)]
-    r = _Raster(c.inp, c.padding, c.stride, reach, last, channels + out_rows, item, _L2_GRAD, c.out[0],
+    r = _Raster(c.inp, c.padding, c.stride, _used(c), reach, last, channels + out_rows, item, _L2_GRAD, c.out[0],
                 _wanted(n * g, work), lanes)
     r.channels = channels
     r.finish(c.out[1], c.out[2], lanes)
@@ -434,17 +459,24 @@ def _weight_grad_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _We
     parts = min(units, max(1, -(-4 // g)), max(1, work // _SMALL))
     per_task = -(-units // parts)
     parts = -(-units // per_task)
-    pitch = _round(r.span, lanes)
-    y_block = out_rows * pitch
-    block = max(1, min(per_task, _L2_GRAD // ((r.packed + y_block) * item)))
+    width = native.vector_bytes()
+    if by_rows := r.chunks == 1 and c.out[1] == 1 and c.out[2] * item in (width, width // 2) and c.out[2] * item >= 16:
+        width = c.out[2] * item
+        pitch, y_block, kept = plane, o * plane, 0
+        steps, x_step, y_step = c.out[0], r.qh * r.qw, c.out[2]
+    else:
+        pitch = _round(r.span, lanes)
+        y_block = kept = out_rows * pitch
+        steps, x_step, y_step = pitch // lanes, lanes, lanes
+    block = max(1, min(per_task, _L2_GRAD // ((r.packed + kept) * item)))
     offsets = _forward_taps(c, r, channels)
     for name, value in dict(
             gy_image=o * plane, gy_group=out_rows * plane, gy_row=plane, od=c.out[0], oh=c.out[1], ow=c.out[2],
             part=o * channels * taps, taps=channels * taps, offsets=native.address(offsets), units=units,
             per_task=per_task, block=block, y_offset=block * r.packed, y_block=y_block, y_pitch=pitch,
-            steps=pitch // lanes).items():
+            steps=steps, x_step=x_step, y_step=y_step, by_rows=int(by_rows)).items():
         words[k.GRAD[name]] = value
-    return _WeightGrad(words, offsets, parts, g, work, _round(block * (r.packed + y_block) * item, 64), item)
+    return _WeightGrad(words, offsets, parts, g, work, _round(block * (r.packed + kept) * item, 64), item, width)
 
 
 # ---------------------------------------------------------------- NumPy path

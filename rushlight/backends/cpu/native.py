@@ -5,17 +5,15 @@ Everything is imported on first use, so that `import rushlight` loads neither ll
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-__all__ = ["address", "available", "conv_library", "empty", "lanes", "parallel_call", "row_tiles", "slots", "vector_bytes"]
+from rushlight.backends.cpu.allocator import empty
 
-_task_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-
+__all__ = ["address", "available", "conv_library", "empty", "lanes", "parallel_call", "registers", "row_tiles", "slots",
+           "vector_bytes"]
 
 @cache
 def available() -> bool:
@@ -37,30 +35,33 @@ def lanes(itemsize: int) -> int:
     return vector_bytes() // itemsize
 
 
+def registers() -> int:
+    """How many vector registers there are: 16 with AVX2 and SSE, 32 with AVX-512 and elsewhere."""
+    from rushlight.compiler import jit
+    host = jit.host()
+    return 16 if "86" in host["triple"].split("-")[0] and host["vector_bytes"] < 64 else 32
+
+
 @cache
 def row_tiles() -> list[tuple[int, int]]:
     from rushlight.backends.cpu import conv_kernels
-    return conv_kernels.tiles(vector_bytes())[0]
+    return conv_kernels.tiles(registers())[0]
 
 
 @cache
-def conv_library(dtype: str) -> Any:
+def conv_library(dtype: str, width: int) -> Any:
+    """The convolution kernels with vectors of `width` bytes."""
     from rushlight.backends.cpu import conv_kernels
     from rushlight.compiler import jit
-    wide = vector_bytes()
-    return jit.compile_ir(lambda: conv_kernels.source(dtype, wide), f"conv:{conv_kernels.VERSION}:{dtype}:{wide}", opt=2)
+    # opt=2: at 3 LLVM unrolls the inner loops, which spills the accumulators
+    n = registers()
+    return jit.compile_ir(lambda: conv_kernels.source(dtype, width, n),
+                          f"conv:{conv_kernels.VERSION}:{dtype}:{width}:{n}", opt=2)
 
 
 def address(a: np.ndarray) -> int:
     """The address of an array's first element."""
     return a.__array_interface__["data"][0]
-
-
-try:
-    from rushlight.backends.cpu.allocator import empty
-except ImportError:
-    def empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-        return np.empty(shape, dtype)
 
 
 def slots(tasks: int) -> int:
@@ -73,8 +74,3 @@ def parallel_call(code: int, table: int, n: int, grain: int) -> None:
     """Run `void code(void* table, int64 begin, int64 end)` over range(n) on the pool."""
     from rushlight.backends.cpu import threads
     threads.parallel_call(code, table, n, grain)
-
-
-@lru_cache(maxsize=64)
-def _callable(code: int) -> Any:
-    return _task_type(code)
