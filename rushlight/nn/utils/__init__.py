@@ -1,0 +1,32 @@
+"""Utilities on gradients, parameters and sequences."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_FILES = {
+    "clip_grad": "clip_grad_norm clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm",
+    "convert_parameters": "parameters_to_vector vector_to_parameters",
+    "fusion": "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights",
+    "init": "skip_init",
+}
+_SUBMODULES = (*_FILES, "rnn")
+_FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
+
+__all__ = [*sorted(_FILE_OF), "rnn"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FILE_OF:
+        value = getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
+    elif name in _SUBMODULES:
+        value = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})
