@@ -42,7 +42,7 @@ class Generator:
     def __init__(self, device: Device | str | None = "cpu") -> None:
         kind = "cpu" if device is None else Device(device).type
         if kind != "cpu":
-            raise RuntimeError(f"Generator: expected device 'cpu', got '{device}': {kind} devices have no random stream here")
+            raise RuntimeError(f"Generator: expected device 'cpu', got '{device}', which has no random stream here")
         self._stream = CPUStream(DEFAULT_SEED)
 
     @property

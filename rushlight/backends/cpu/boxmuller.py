@@ -15,8 +15,9 @@ from functools import partial
 import numpy as np
 
 from rushlight.backends.cpu import cephes, random_kernels
+from rushlight.backends.cpu.mt19937 import address
 
-__all__ = ["float32_", "float64_", "pair", "pairs", "libm"]
+__all__ = ["fma", "float32_", "float64_", "pair", "pairs", "libm"]
 
 _F = np.float32
 _FEW = 64  # below this Python's own calls into the C library are quicker than loading anything
@@ -26,9 +27,9 @@ _ROWS = 512
 def float32_(data: np.ndarray, mean: float, std: float) -> None:
     """Turn float32 uniforms into normals in place; `data` is contiguous, its size a multiple of 16."""
     n = data.size
-    native = random_kernels.kernel("normal32", 4e4 + 15.0 * n)
+    native = random_kernels.kernel("transform32", n)
     if native is not None:
-        native(data.ctypes.data, n // 16, mean, std)
+        native(address(data), n // 16, mean, std)
         return
     blocks = data.reshape(-1, 2, 8)
     for at in range(0, len(blocks), _ROWS):
@@ -37,6 +38,25 @@ def float32_(data: np.ndarray, mean: float, std: float) -> None:
         sine, cosine = _sincos(_F(2 * math.pi) * part[:, 1])
         part[:, 0] = _fma(radius * cosine, _F(std), _F(mean))
         part[:, 1] = _fma(radius * sine, _F(std), _F(mean))
+
+
+def fma(a: np.ndarray, b: float, c: float) -> np.ndarray:
+    """a * b + c in float64 with one rounding: Dekker's product and Knuth's sum; exact but for ties of the last step."""
+    if c == 0.0 or math.frexp(b)[0] in (0.5, -0.5, 0.0):
+        return a * b + c  # the product is exact, or nothing is added
+    p = a * b
+    t = a * 134217729.0
+    ah = t - (t - a)
+    al = a - ah
+    t = b * 134217729.0
+    bh = t - (t - b)
+    bl = b - bh
+    e = ((ah * bh - p) + ah * bl + al * bh) + al * bl
+    s = p + c
+    v = s - p
+    e += (p - (s - v)) + (c - v)
+    s += e
+    return s
 
 
 def _fma(a: np.ndarray, b: np.ndarray | np.float32 | float, c: np.ndarray | np.float32 | float) -> np.ndarray:
@@ -89,12 +109,10 @@ def _sincos(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def float64_(data: np.ndarray, mean: float, std: float) -> None:
     """Turn float64 uniforms into normals in place; `data` is contiguous, its size a multiple of 16."""
-    from rushlight.backends.cpu.distributions import fma
-
     n = data.size
-    native = random_kernels.kernel("normal64", 60.0 * n)
+    native = random_kernels.kernel("normal64", n)
     if native is not None:
-        native(data.ctypes.data, n // 16, mean, std)
+        native(address(data), n // 16, mean, std)
         return
     blocks = data.reshape(-1, 2, 8)
     radius = np.sqrt(-2.0 * _one_by_one("log", 1.0 - blocks[:, 0]))
@@ -118,11 +136,11 @@ def pairs(u: np.ndarray, exact: bool) -> tuple[np.ndarray, np.ndarray]:
         both = [pair(angle, level) for angle, level in zip(turns, turns, strict=True)]
         return np.array([c for c, _ in both]), np.array([s for _, s in both])
     if exact:
-        native = random_kernels.kernel("pairs", 100.0 * n)
+        native = random_kernels.kernel("pairs", n)
         if native is not None:
             c, s = np.empty(n), np.empty(n)
             u = np.ascontiguousarray(u)
-            native(u.ctypes.data, c.ctypes.data, s.ctypes.data, n)
+            native(address(u), address(c), address(s), n)
             return c, s
     log1p, cos, sin = (_exactly if exact else _vectorised)("log1p", "cos", "sin")
     radius = np.sqrt(-2.0 * log1p(-u[1::2]))
@@ -134,11 +152,11 @@ def libm(name: str, x: np.ndarray, exact: bool) -> np.ndarray:
     """log, log1p, exp or tan of a float64 array of one dimension; with the C library's bits where `exact`."""
     if not exact and x.size > _FEW:
         return getattr(np, name)(x)  # type: ignore[no-any-return]
-    native = random_kernels.kernel(name, 60.0 * x.size) if x.size > _FEW else None
+    native = random_kernels.kernel(name, x.size) if x.size > _FEW else None
     if native is None:
         return _one_by_one(name, x)
     y = np.array(x, order="C")
-    native(y.ctypes.data, y.size)
+    native(address(y), y.size)
     return y
 
 

@@ -22,20 +22,27 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rushlight.backends.cpu import boxmuller
-from rushlight.backends.cpu.mt19937 import MT19937
+from rushlight.backends.cpu.boxmuller import fma
+from rushlight.backends.cpu.mt19937 import MT19937, address
 
-__all__ = ["Distributions", "locked", "visiting_order", "fma"]
+__all__ = ["Distributions", "locked", "visiting_order"]
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 
 _CHUNK = 1 << 15
 _M24 = np.uint32((1 << 24) - 1)
-_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+# By dtype.char, which costs a tenth of dtype.name; "E" is ml_dtypes' bfloat16.
+_DIGITS = {"e": 11, "E": 8, "f": 24, "d": 53}
+_PLAIN = frozenset("?Bbhilq")
 _NAMES = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half", "bfloat16": "BFloat16",
     "float32": "Float", "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
+_LARGEST = {"e": 65504.0, "E": 255 * 2.0**120, "f": (2**24 - 1) * 2.0**104, "d": (2**53 - 1) * 2.0**971}
+_RANGES = {c: (int(np.iinfo(c).min), int(np.iinfo(c).max)) for c in "bBhHiIlLqQ"} | {"?": (0, 1)}
+_TRIALS = {"f": "trials32", "?": "trials", "B": "trials", "b": "trials"}
+_NATIVE = 16  # beyond, one native call is quicker than several of NumPy's
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
@@ -66,25 +73,6 @@ def visiting_order(*arrays: np.ndarray) -> list[int]:
             elif order < 0:
                 break
     return perm[::-1]
-
-
-def fma(a: np.ndarray, b: float, c: float) -> np.ndarray:
-    """a * b + c in float64 with one rounding: Dekker's product and Knuth's sum; exact but for ties of the last step."""
-    if c == 0.0 or math.frexp(b)[0] in (0.5, -0.5, 0.0):
-        return a * b + c  # the product is exact, or nothing is added
-    p = a * b
-    t = a * 134217729.0
-    ah = t - (t - a)
-    al = a - ah
-    t = b * 134217729.0
-    bh = t - (t - b)
-    bl = b - bh
-    e = ((ah * bh - p) + ah * bl + al * bh) + al * bl
-    s = p + c
-    v = s - p
-    e += (p - (s - v)) + (c - v)
-    s += e
-    return s
 
 
 def _not_implemented(kernel: str, out: np.ndarray) -> NotImplementedError:
@@ -125,7 +113,7 @@ class Distributions(MT19937):
         else:
             view = _visit(out)
             flat = view.reshape(-1) if view.flags.c_contiguous else np.empty(n, out.dtype)
-        narrow = out.dtype.itemsize == 2 and out.dtype.name in _DIGITS
+        narrow = out.dtype.char in "eE"
         for at in range(0, n, _CHUNK):
             x = produce(min(_CHUNK, n - at))
             if narrow and x.dtype.itemsize == 8:
@@ -136,7 +124,7 @@ class Distributions(MT19937):
 
     def _store(self, out: np.ndarray, x: np.ndarray) -> None:
         # PyTorch's double goes to half precision by way of float: two roundings
-        if x.dtype.itemsize == 8 and out.dtype.itemsize == 2 and out.dtype.name in _DIGITS:
+        if out.dtype.char in "eE" and x.dtype.char == "d":
             x = x.astype(np.float32)
         view = out if out.flags.c_contiguous else _visit(out)
         np.copyto(view, x.reshape(view.shape), casting="unsafe")
@@ -146,12 +134,12 @@ class Distributions(MT19937):
     @locked
     def uniform_(self, out: np.ndarray, low: float = 0.0, high: float = 1.0) -> None:
         """Uniform on [low, high)."""
-        kind = out.dtype.name
-        if kind == "float32" and low == 0.0 and high == 1.0:  # rand
-            n = out.size
-            if n <= 600:
-                if n:
-                    self._store(out, self.floats(n))
+        kind, n = out.dtype.char, out.size
+        if kind == "f" and low == 0.0 and high == 1.0:  # rand
+            if n > _NATIVE and out.flags.c_contiguous and self.natively("uniform32", out, n, 1.0, 0.0):
+                return
+            if n <= 16 and out.ndim == 1:
+                out[...] = self.floats(n)
             else:
                 self._fill(out, self.floats)
             return
@@ -162,9 +150,9 @@ class Distributions(MT19937):
         if kind not in _DIGITS:
             raise _not_implemented("check_uniform_bounds", out)
         self._check_bounds(out, low, high)
-        if out.size == 0:
+        if n == 0:
             return
-        if kind == "float64":
+        if kind == "d":
             r = high - low
 
             def produce(n: int) -> np.ndarray:
@@ -189,9 +177,11 @@ class Distributions(MT19937):
             x += shift
             return x.astype(np.float32)
 
-        if kind == "float32":
+        if kind == "f":
             # rounding may reach `high`, which PyTorch turns into `low`; the largest sample tells whether it can
             if np.float32((2.0**24 - 1) * scale + shift) != hi:
+                if n > _NATIVE and out.flags.c_contiguous and self.natively("uniform32", out, n, float(width), shift):
+                    return
                 self._fill(out, narrow)
                 return
             top, bottom, dtype = hi, lo, out.dtype
@@ -207,7 +197,7 @@ class Distributions(MT19937):
         self._fill(out, clamped)
 
     def _check_bounds(self, out: np.ndarray, low: float, high: float) -> None:
-        largest = _largest(out.dtype)
+        largest = _LARGEST[out.dtype.char]
         if not -largest <= low <= largest:
             raise RuntimeError(f"from is out of bounds for {out.dtype.name}: got {low}")
         if not -largest <= high <= largest:
@@ -230,17 +220,18 @@ class Distributions(MT19937):
         n = out.size
         if n == 0:
             return
-        kind = out.dtype.name
+        kind = out.dtype.char
         if kind not in _DIGITS:
             if out.dtype.kind != "c":
                 raise _not_implemented("normal_kernel_cpu", out)
             self.normal_(_as_real(out), mean, std / math.sqrt(2))
         elif n < 16 or not out.flags.c_contiguous:
-            exact = kind == "float64"
+            exact = kind == "d"
             self._fill(out, lambda k: self.normals(k, mean, std, exact))
-        elif kind == "float32":
-            self._normal_blocks(out.reshape(-1), mean, std, np.float32)
-        elif kind == "float64":
+        elif kind == "f":
+            if not self.natively("normal32", out, n + 16 if n & 15 else n, mean, std):
+                self._normal_blocks(out.reshape(-1), mean, std, np.float32)
+        elif kind == "d":
             self._normal_blocks(out.reshape(-1), mean, std, np.float64)
         else:  # half precision: computed in float32; the tail's uniforms follow the whole blocks at once
             flat, whole = out.reshape(-1), n & ~15
@@ -273,6 +264,9 @@ class Distributions(MT19937):
 
         `exact` asks for the C library's bits; a result that will be rounded to float32 does not need them.
         """
+        if n <= 16:
+            few = np.array([self.one_normal() for _ in range(n)])
+            return few if std == 1.0 and mean == 0.0 else fma(few, std, mean)
         out = np.empty(n)
         at = 0
         if self.spare is not None and n:
@@ -293,34 +287,54 @@ class Distributions(MT19937):
             return out
         return fma(out, std, mean)
 
+    def one_normal(self) -> float:
+        """The next standard normal of the scalar algorithm."""
+        x = self.spare
+        if x is None:
+            x, self.spare = boxmuller.pair(*self.few_doubles(2))
+        else:
+            self.spare = None
+        return x
+
     # ---- Bernoulli --------------------------------------------------------------------------------------------------
 
     @locked
     def bernoulli_(self, out: np.ndarray, p: float | np.ndarray = 0.5) -> None:
         """Ones with probability `p`, a number or an array that broadcasts to `out`."""
-        if out.dtype.name not in _DIGITS and out.dtype.name not in _PLAIN:
+        kind, n = out.dtype.char, out.size
+        if kind not in _DIGITS and kind not in _PLAIN:
             raise _not_implemented("bernoulli_scalar_cpu_", out)
         if isinstance(p, np.ndarray):
             self._bernoulli_array(out, p)
             return
         if not 0 <= p <= 1:
             raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-        if out.size:
-            self._fill(out, self._trials(p))
+        if n:
+            # u < p, u with 53 random bits, is decided on the integers behind u
+            high, low = divmod(math.ceil(p * 2.0**53), 1 << 32)
+            if kind in _TRIALS and n > _NATIVE and out.flags.c_contiguous:
+                if self.natively(_TRIALS[kind], out, 2 * n, high, low):
+                    return
+            self._fill(out, self._trials(high, low))
 
-    def _trials(self, p: float) -> Callable[[int], np.ndarray]:
-        """A maker of booleans u < p, u with 53 random bits, decided on the integers behind u."""
-        high, low = divmod(math.ceil(p * 2.0**53), 1 << 32)
-        mask, edge = np.uint64((1 << 21) - 1), np.uint64(high)
+    def _trials(self, high: int, low: int) -> Callable[[int], np.ndarray]:
+        """A maker of booleans: whether an element's two words, 21 and 32 bits, are below (high, low)."""
+        mask, top = np.uint64((1 << 21) - 1), np.uint64(high)
 
         def produce(n: int) -> np.ndarray:
+            if n <= _NATIVE:
+                w, edge = iter(self.words(2 * n).tolist()), high << 32 | low
+                return np.array([(h & 0x1FFFFF) << 32 | k < edge for h, k in zip(w, w, strict=True)])
+            done = np.empty(n, np.bool_)
+            if self.natively("trials", done, 2 * n, high, low):
+                return done
             pairs = self.words(2 * n)
-            if pairs.__array_interface__["data"][0] % 8:
+            if address(pairs) % 8:
                 pairs = pairs.copy()
             x = pairs.view("<u8") & mask  # the first word of a pair is the high one
-            yes: np.ndarray = x < edge
+            yes: np.ndarray = x < top
             if low:
-                ties = np.flatnonzero(x == edge)
+                ties = np.flatnonzero(x == top)
                 if ties.size:
                     yes[ties] = pairs[2 * ties + 1] < low
             return yes
@@ -328,7 +342,7 @@ class Distributions(MT19937):
         return produce
 
     def _bernoulli_array(self, out: np.ndarray, p: np.ndarray) -> None:
-        if p.dtype.name not in _DIGITS:
+        if p.dtype.char not in _DIGITS:
             raise _not_implemented("bernoulli_tensor_cpu_p_", p)
         if out.size == 0:
             return
@@ -339,27 +353,22 @@ class Distributions(MT19937):
         p = np.broadcast_to(p, out.shape)
         axes = visiting_order(out, p)
         view, p = out.transpose(axes), p.transpose(axes)
-        u = self.doubles(out.size) if p.dtype.name == "float64" else self.floats(out.size)
+        u = self.doubles(out.size) if p.dtype.char == "d" else self.floats(out.size)
         view[...] = u.reshape(view.shape) < (p if p.dtype == u.dtype else p.astype(np.float32))
 
     # ---- integers ---------------------------------------------------------------------------------------------------
 
     @locked
     def random_(self, out: np.ndarray, low: int | None = None, high: int | None = None) -> None:
-        """Integers of [low, high); to the dtype's maximum (2**digits for floats) without `high`, from 0 with neither."""
-        kind = out.dtype.name
+        """Integers of [low, high); without `high` to the dtype's maximum (2**digits if floating); `low` is 0."""
+        kind = out.dtype.char
         if low is None and high is None:
             if kind not in _DIGITS and kind not in _PLAIN:
                 raise _not_implemented("random_kernel_cpu", out)
             if out.size == 0:
                 return
-            if kind == "bool":
-                modulus = 2
-            elif kind in _DIGITS:
-                modulus = (1 << _DIGITS[kind]) + 1
-            else:
-                modulus = int(np.iinfo(out.dtype).max) + 1
-            wide = kind in ("float64", "int64")
+            modulus = ((1 << _DIGITS[kind]) if kind in _DIGITS else _RANGES[kind][1]) + 1
+            wide = kind == "d" or out.dtype == np.int64
             self._fill(out, lambda n: self._residues(n, modulus, 0, wide))
             return
         low = 0 if low is None else low
@@ -378,9 +387,10 @@ class Distributions(MT19937):
                     )
             last = high - 1
         elif low == _INT64_MIN:
-            if kind not in ("int64", "float64", "float32", "bfloat16"):
+            if kind not in "dfE" and out.dtype != np.int64:
                 raise RuntimeError(
-                    f"random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16, got {kind}"
+                    "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16, got "
+                    + out.dtype.name
                 )
             if out.size:
                 self._fill(out, lambda n: self.longs(n).view(np.int64))
@@ -390,7 +400,7 @@ class Distributions(MT19937):
                 last = 1 << _DIGITS[kind]
                 low = _inward_from(low, out.dtype)
             else:
-                last = 1 if kind == "bool" else min(int(np.iinfo(out.dtype).max), _INT64_MAX)
+                last = min(_RANGES[kind][1], _INT64_MAX)
             if floating and not low < last:
                 raise RuntimeError(
                     "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, "
@@ -408,8 +418,11 @@ class Distributions(MT19937):
             x = self.words(n)
             if modulus & (modulus - 1) == 0:
                 x = x & np.uint32(min(modulus - 1, 0xFFFFFFFF))
-            elif modulus <= 0xFFFFFFFF:
-                x = x % np.uint32(modulus)
+            else:
+                # NumPy divides by a scalar with vector multiplications; its remainder is six times slower
+                q = x // np.uint32(modulus)
+                q *= np.uint32(modulus)
+                x = np.subtract(x, q, out=q)
             if base == 0:
                 return x
             return x.astype(np.int64) + base
@@ -420,21 +433,18 @@ class Distributions(MT19937):
         return y.view(np.int64)
 
     def _check_integers(self, out: np.ndarray, low: int, last: int) -> None:
-        kind = out.dtype.name
-        if kind in _DIGITS:
-            least, most = -_largest(out.dtype), _largest(out.dtype)
-        elif kind == "bool":
-            least, most = 0, 1
-        else:
-            info = np.iinfo(out.dtype)
-            least, most = int(info.min), min(int(info.max), _INT64_MAX)
+        kind = out.dtype.char
+        least, most = (-_LARGEST[kind], _LARGEST[kind]) if kind in _DIGITS else _RANGES[kind]
+        most = min(most, _INT64_MAX) if kind not in _DIGITS else most
         for name, value in (("from", low), ("to - 1", last)):
             if not least <= value <= most:
-                raise RuntimeError(f"{name} is out of bounds for {kind}: got {value}, expected [{least}, {most}]")
+                raise RuntimeError(
+                    f"{name} is out of bounds for {out.dtype.name}: got {value}, expected [{least}, {most}]"
+                )
             if kind in _DIGITS and abs(value) > 1 << _DIGITS[kind]:
                 warnings.warn(
                     f"{name} is out of bounds [-(2^{_DIGITS[kind]}), 2^{_DIGITS[kind]}]. Due to precision limitations "
-                    f"{kind} can support discrete uniform distribution only within this range.",
+                    f"{out.dtype.name} can support discrete uniform distribution only within this range.",
                     UserWarning,
                     stacklevel=4,
                 )
@@ -444,7 +454,7 @@ class Distributions(MT19937):
     @locked
     def exponential_(self, out: np.ndarray, lambd: float = 1.0) -> None:
         """Exponential with rate `lambd`."""
-        if out.dtype.name not in _DIGITS:
+        if out.dtype.char not in _DIGITS:
             raise RuntimeError(
                 "Exponential distribution is a continuous probability distribution. dtype must be a floating point but "
                 f"you specified {out.dtype.name}"
@@ -461,7 +471,7 @@ class Distributions(MT19937):
         """The number of trials up to the first success."""
         if not 0 < p < 1:
             raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-        if out.dtype.name not in _DIGITS and out.dtype.name not in _PLAIN or out.dtype.kind == "b":
+        if out.dtype.char not in _DIGITS and out.dtype.char not in _PLAIN or out.dtype.kind == "b":
             raise _not_implemented("geometric_cpu", out)
         if out.size:
             rate = math.log1p(-p)
@@ -478,7 +488,7 @@ class Distributions(MT19937):
         """The exponential of a normal sample, always by the scalar algorithm."""
         if not std > 0.0:
             raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-        if out.dtype.name not in _DIGITS:
+        if out.dtype.char not in _DIGITS:
             raise _not_implemented("log_normal_cpu", out)
         if out.size:
             exact = out.dtype.itemsize == 8
@@ -489,7 +499,7 @@ class Distributions(MT19937):
         """Cauchy with the given location and scale."""
         if not sigma > 0.0:
             raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-        if out.dtype.name not in _DIGITS:
+        if out.dtype.char not in _DIGITS:
             raise RuntimeError(
                 "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you "
                 f"specified {out.dtype.name}"
@@ -501,9 +511,6 @@ class Distributions(MT19937):
                 return fma(boxmuller.libm("tan", math.pi * (self.doubles(n) - 0.5), exact), sigma, median)
 
             self._fill(out, produce)
-
-
-_PLAIN = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64"))
 
 
 def _visit(out: np.ndarray) -> np.ndarray:
@@ -518,12 +525,6 @@ def _visit(out: np.ndarray) -> np.ndarray:
     return out.transpose(visiting_order(out))
 
 
-def _largest(dtype: np.dtype) -> float:
-    if dtype.name == "bfloat16":
-        return float(np.uint32(0x7F7F0000).view(np.float32))
-    return float(np.finfo(dtype).max)
-
-
 def _rounded(value: int, dtype: np.dtype) -> int:
     x = float(np.float32(value)) if dtype.itemsize < 8 else float(value)
     if dtype.itemsize == 2:
@@ -534,10 +535,10 @@ def _rounded(value: int, dtype: np.dtype) -> int:
 def _inward_from(low: int, dtype: np.dtype) -> int:
     """The smallest bound at or above `low` whose samples do not fall below it when cast to `dtype`."""
     up = _rounded(low + 1, dtype)
-    return up + (1 << abs(low + 1).bit_length() - _DIGITS[dtype.name]) if up < low else low
+    return up + (1 << abs(low + 1).bit_length() - _DIGITS[dtype.char]) if up < low else low
 
 
 def _inward_to(high: int, dtype: np.dtype) -> int:
     """The largest bound at or below `high` whose samples stay under it when cast to `dtype`."""
     down = _rounded(high - 1, dtype)
-    return down - (1 << abs(high - 1).bit_length() - _DIGITS[dtype.name]) if down >= high else high
+    return down - (1 << abs(high - 1).bit_length() - _DIGITS[dtype.char]) if down >= high else high

@@ -8,6 +8,7 @@ that drawing three numbers is a slice and not a call into a bit generator.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import weakref
@@ -24,7 +25,17 @@ _TWO_M24 = np.float32(2.0**-24)
 _M24 = np.uint32((1 << 24) - 1)
 _M53 = np.uint64((1 << 53) - 1)
 _U32 = np.uint64(32)
+_FEW = 48  # up to here a slice of the buffered block is quicker than a native call
 _BULK = N * 64  # words asked of NumPy at a time: its 64-bit answers then stay in the second-level cache
+
+
+_byte = ctypes.c_char.from_buffer
+_addressof = ctypes.addressof
+
+
+def address(array: np.ndarray) -> int:
+    """Where a writable array's first element is: a fifth of the cost of `.ctypes.data`."""
+    return _addressof(_byte(array))  # type: ignore[arg-type]
 
 
 def _record() -> np.dtype[Any]:
@@ -55,9 +66,7 @@ def _state_words(bits: Any) -> np.ndarray:
     The bit generator must outlive the view. Reading and writing the state this way costs nothing; the `state`
     dictionary copies word by word.
     """
-    import ctypes
-
-    words = np.frombuffer((ctypes.c_uint32 * (N + 1)).from_address(bits.ctypes.state_address), dtype=np.uint32)
+    words = np.ctypeslib.as_array((ctypes.c_uint32 * (N + 1)).from_address(bits.ctypes.state_address))
     bits._legacy_seeding(5489)
     known = bits.state["state"]
     if not (np.array_equal(words[:N], known["key"]) and int(words[N]) == known["pos"]):
@@ -84,12 +93,13 @@ class MT19937:
     These methods are not locked; the fills built on them hold `lock` from first word to last, as PyTorch's do.
     """
 
-    __slots__ = ("_bits", "_words", "_block", "_uniform", "_pos", "_next", "_seed", "spare", "spare_float", "lock",
-                 "__weakref__")
+    __slots__ = ("_bits", "_words", "_address", "_block", "_uniform", "_pos", "_next", "_seed", "spare", "spare_float",
+                 "lock", "__weakref__")  # fmt: skip
 
     def __init__(self, seed: int = 5489) -> None:
         self._bits: Any = None  # numpy.random is imported by the first draw, not by `import rushlight`
         self._words: np.ndarray | None = None
+        self._address = 0
         self.lock = threading.RLock()
         _streams.add(self)
         self.seed(seed)
@@ -118,6 +128,7 @@ class MT19937:
 
         bits = BitGenerator(0)
         self._words = _state_words(bits)
+        self._address = address(self._words)
         bits._legacy_seeding(self._seed & 0xFFFFFFFF)
         self._bits = bits
         return self._words
@@ -184,6 +195,8 @@ class MT19937:
     def words_into(self, out: np.ndarray) -> None:
         """Fill a contiguous uint32 array of one dimension with the next words."""
         n, at = out.size, 0
+        if n > _FEW and self.natively("words", out, n):
+            return
         if self._pos < N:  # the rest of this block
             at = min(n, N - self._pos)
             out[:at] = self.words(at)
@@ -200,33 +213,53 @@ class MT19937:
             self._start()
         self._block = self._uniform = None
         self._pos = self._next = N
-        draw = native.kernel("draw", out.size)
-        if draw is not None:
-            draw(self._words.ctypes.data, out.ctypes.data, out.size // N)  # type: ignore[union-attr]
-            return
         raw, n = self._bits.random_raw, out.size
         for at in range(0, n, _BULK):
             part = out[at : at + _BULK]
             np.copyto(part, raw(part.size), casting="unsafe")
 
+    def natively(self, name: str, out: np.ndarray, used: int, *parameters: float) -> bool:
+        """Let a native loop write all of `out`, drawing `used` words. False, and nothing drawn, while there is none.
+
+        `out` is contiguous and of the kernel's own element type.
+        """
+        f = native.kernel(name, out.size)
+        if f is None:
+            return False
+        if self._words is None:
+            self._start()
+        if used > N - self._pos:  # twisted on the way
+            self._block = self._uniform = None
+            self._next = N
+        self._pos = f(self._address, self._pos, address(out), out.size, *parameters)
+        return True
+
     def doubles(self, n: int) -> np.ndarray:
         """`n` float64 in [0, 1) with 53 random bits: two words each, the high one first."""
+        if n <= 8:
+            return np.array(self.few_doubles(n))
+        out = np.empty(n)
+        if self.natively("doubles", out, 2 * n):
+            return out
         pairs = self.words(2 * n)
         # The pair (high, low) read as one little-endian word is the wrong way round; turning it by 32 bits is cheaper
         # than gathering the halves.
-        if pairs.__array_interface__["data"][0] % 8:
+        if address(pairs) % 8:
             pairs = pairs.copy()
         x = pairs.view("<u8")
         x = (x << _U32) | (x >> _U32)
         x &= _M53
-        out = x.astype(np.float64)
-        out *= 2.0**-53
-        return out
+        return np.multiply(x, 2.0**-53, out=out)
+
+    def few_doubles(self, n: int) -> list[float]:
+        """`doubles(n)` as a list, for a handful."""
+        w = iter(self.words(2 * n).tolist())
+        return [((high & 0x1FFFFF) << 32 | low) * 2.0**-53 for high, low in zip(w, w, strict=True)]
 
     def longs(self, n: int) -> np.ndarray:
         """`n` uint64, two words each, the high one first."""
         pairs = self.words(2 * n)
-        if pairs.__array_interface__["data"][0] % 8:
+        if address(pairs) % 8:
             pairs = pairs.copy()
         x = pairs.view("<u8")
         return (x << _U32) | (x >> _U32)
@@ -235,13 +268,17 @@ class MT19937:
         """`n` float32 in [0, 1) with 24 random bits: one word each. May be a view: do not write to it."""
         pos = self._pos
         end = pos + n
-        if end <= N and pos < N:
+        if end <= N and pos < N and n <= _FEW:
             uniform = self._uniform
             if uniform is None:
                 block = self._block if self._block is not None else self._load()
                 uniform = self._uniform = (block & _M24).astype(np.float32) * _TWO_M24
             self._pos = end
             return uniform[pos:end]
+        if n > _FEW:
+            out = np.empty(n, np.float32)
+            if self.natively("uniform32", out, n, 1.0, 0.0):
+                return out
         out = (self.words(n) & _M24).astype(np.float32)
         out *= _TWO_M24
         return out

@@ -1,8 +1,8 @@
 """Native loops behind the random fills: the twister, Box-Muller transforms, the C library's mathematics, the shuffle.
 
-Every kernel computes exactly what its NumPy counterpart computes (boxmuller.py, mt19937.py, sampling.py), only faster;
-the float64 functions call the C library, whose bits PyTorch has. They are loaded when the time that NumPy has lost
-against them pays for importing llvmlite and loading the code.
+Every kernel computes exactly what its NumPy counterpart computes (mt19937.py, boxmuller.py, distributions.py,
+sampling.py), only faster; the float64 functions call the C library, whose bits PyTorch has. They are loaded when the
+time that NumPy has lost against them pays for importing llvmlite and loading the code.
 """
 
 from __future__ import annotations
@@ -15,20 +15,26 @@ from collections.abc import Callable
 
 from rushlight.backends.cpu import cephes
 
-__all__ = ["kernel"]
+__all__ = ["kernel", "COST"]
 
-VERSION = 1
+VERSION = 2
 enabled = True  # tests turn it off to compare with NumPy
 
 _PATIENCE_COLD, _PATIENCE_WARM = 40e6, 2e6  # ns lost before loading, without and with llvmlite already in the process
-_functions: dict[str, Callable[..., None]] = {}
+_functions: dict[str, Callable[..., int]] = {}
 _lost = 0.0
-_failed = False
+unavailable: str | None = None  # why there are no native loops, once that is known
 
-_P, _N, _D, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_float
+_P, _N, _D, _F, _U = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_float, ctypes.c_uint32
+# Those that draw take the state's 624 words and the position in them, and return the new position.
 _SIGNATURES = {
-    "draw": (_P, _P, _N),
-    "normal32": (_P, _N, _F, _F),
+    "words": (_P, _N, _P, _N),
+    "uniform32": (_P, _N, _P, _N, _F, _F),
+    "doubles": (_P, _N, _P, _N),
+    "normal32": (_P, _N, _P, _N, _F, _F),
+    "trials": (_P, _N, _P, _N, _U, _U),
+    "trials32": (_P, _N, _P, _N, _U, _U),
+    "transform32": (_P, _N, _F, _F),
     "normal64": (_P, _N, _D, _D),
     "pairs": (_P, _P, _P, _N),
     "shuffle": (_P, _P, _N),
@@ -37,17 +43,24 @@ _SIGNATURES = {
     "exp": (_P, _N),
     "tan": (_P, _N),
 }
+# ns that NumPy loses a call and an element
+COST = {
+    "words": (2e3, 2.5), "uniform32": (4e3, 4.0), "doubles": (6e3, 6.0), "normal32": (8e4, 30.0), "trials": (8e3, 6.0),
+    "trials32": (8e3, 6.0), "transform32": (8e4, 30.0), "normal64": (2e3, 100.0), "pairs": (2e3, 200.0),
+    "shuffle": (0.0, 100.0), "log": (0.0, 60.0), "log1p": (0.0, 60.0), "exp": (0.0, 60.0), "tan": (0.0, 60.0),
+}  # fmt: skip
 
 
-def kernel(name: str, lost_ns: float) -> Callable[..., None] | None:
-    """The native `name`, or None while it does not pay; `lost_ns` estimates what going without costs this call."""
+def kernel(name: str, n: int) -> Callable[..., int] | None:
+    """The native `name`, or None while it does not pay; `n` is the number of elements of this call."""
     global _lost
     if not enabled:
         return None
     f = _functions.get(name)
-    if f is not None or _failed:
+    if f is not None or unavailable:
         return f
-    _lost += lost_ns
+    call, element = COST[name]
+    _lost += call + element * n
     if _lost < (_PATIENCE_WARM if "llvmlite" in sys.modules else _PATIENCE_COLD):
         return None
     _load()
@@ -55,16 +68,16 @@ def kernel(name: str, lost_ns: float) -> Callable[..., None] | None:
 
 
 def _load() -> None:
-    global _failed
+    global unavailable
     try:
         from rushlight.compiler.jit import compile_ir
 
         library = compile_ir(emit, f"random kernels {VERSION}")
-    except (ImportError, RuntimeError):  # no llvmlite, or a platform it cannot serve: NumPy does the work
-        _failed = True
+    except (ImportError, RuntimeError) as error:  # no llvmlite, or a platform it cannot serve: NumPy does the work
+        unavailable = str(error)
         return
     for name, arguments in _SIGNATURES.items():
-        f = ctypes.CFUNCTYPE(None, *arguments)(library.address(f"random_{name}"))
+        f = ctypes.CFUNCTYPE(ctypes.c_int64, *arguments)(library.address(f"random_{name}"))
         f.library = library  # type: ignore[attr-defined]  # the code lives as long as its library
         _functions[name] = f
 
@@ -108,6 +121,22 @@ class _Body:
         self.lines.append(f"{tag}.done:")
 
 
+    def lanes(self, start: str, stop: str, width: int, body: Callable[[str, int], None]) -> None:
+        """range(start, stop) in vectors of `width`, and one by one where less is left: body(index, lanes)."""
+        count = self(f"sub i64 {stop}, {start}")
+        whole = self(f"and i64 {count}, {-width}")
+        middle = self(f"add i64 {start}, {whole}")
+        self.loop(start, middle, width, lambda i: body(i, width))
+        self.loop(middle, stop, 1, lambda i: body(i, 1))
+
+    def least(self, x: str, y: str) -> str:
+        smaller = self(f"icmp slt i64 {x}, {y}")
+        return self(f"select i1 {smaller}, i64 {x}, i64 {y}")
+
+    def at(self, kind: str, base: str, index: str) -> str:
+        return self(f"getelementptr {kind}, ptr {base}, i64 {index}")
+
+
 def _f32(x: float) -> str:
     """A float32 constant as IR writes it: the double with the same value, in hexadecimal."""
     return "0x" + struct.pack(">d", struct.unpack("f", struct.pack("f", x))[0]).hex().upper()
@@ -121,57 +150,231 @@ def _splat(kind: str, value: str, lanes: int) -> str:
     return f"<{', '.join([f'{kind} {value}'] * lanes)}>" if lanes > 1 else value
 
 
-def _twister(b: _Body) -> None:
-    """Blocks of 624 words: twist the state in place, write the tempered words."""
+def _vector(kind: str, lanes: int) -> str:
+    return f"<{lanes} x {kind}>" if lanes > 1 else kind
 
-    def word(base: str, index: str, offset: int, kind: str) -> str:
-        at = b(f"add i64 {index}, {offset}") if offset else index
-        p = b(f"getelementptr i32, ptr {base}, i64 {at}")
-        return b(f"load {kind}, ptr {p}, align 4")
 
-    def constant(value: int, lanes: int) -> str:
-        return _splat("i32", str(value - (1 << 32) if value >> 31 else value), lanes)
+def _integer(value: int, lanes: int) -> str:
+    return _splat("i32", str(value - (1 << 32) if value >> 31 else value), lanes)
 
-    def op(name: str, x: str, y: str | int, lanes: int) -> str:
-        kind = f"<{lanes} x i32>" if lanes > 1 else "i32"
-        return b(f"{name} {kind} {x}, {constant(y, lanes) if isinstance(y, int) else y}")
 
-    def twist(u: str, v: str, m: str, lanes: int) -> str:
-        mixed = op("or", op("and", u, 0x80000000, lanes), op("and", v, 0x7FFFFFFF, lanes), lanes)
-        odd = op("sub", constant(0, lanes), op("and", v, 1, lanes), lanes)
-        x = op("xor", op("lshr", mixed, 1, lanes), op("and", odd, 0x9908B0DF, lanes), lanes)
-        return op("xor", x, m, lanes)
+def _op(b: _Body, name: str, x: str, y: str | int, lanes: int) -> str:
+    return b(f"{name} {_vector('i32', lanes)} {x}, {_integer(y, lanes) if isinstance(y, int) else y}")
 
-    def twisted(i: str, other: int, lanes: int) -> None:
-        kind = f"<{lanes} x i32>" if lanes > 1 else "i32"
-        x = twist(word("%state", i, 0, kind), word("%state", i, 1, kind), word("%state", i, other, kind), lanes)
-        b.do(f"store {kind} {x}, ptr {b(f'getelementptr i32, ptr %state, i64 {i}')}, align 4")
 
-    def block(k: str) -> None:
-        b.loop("0", "224", 16, lambda i: twisted(i, 397, 16))
-        b.loop("224", "227", 1, lambda i: twisted(i, 397, 1))
-        b.loop("227", "611", 16, lambda i: twisted(i, -227, 16))
-        b.loop("611", "623", 4, lambda i: twisted(i, -227, 4))
-        # the last word's neighbour is the first, already new
-        x = twist(word("%state", "623", 0, "i32"), word("%state", "0", 0, "i32"), word("%state", "396", 0, "i32"), 1)
-        b.do(f"store i32 {x}, ptr {b('getelementptr i32, ptr %state, i64 623')}, align 4")
-        base = b(f"mul i64 {k}, 624")
+def _twist(b: _Body) -> None:
+    """The next state in place."""
 
-        def temper(i: str) -> None:
-            y = word("%state", i, 0, "<16 x i32>")
-            y = op("xor", y, op("lshr", y, 11, 16), 16)
-            y = op("xor", y, op("and", op("shl", y, 7, 16), 0x9D2C5680, 16), 16)
-            y = op("xor", y, op("and", op("shl", y, 15, 16), 0xEFC60000, 16), 16)
-            y = op("xor", y, op("lshr", y, 18, 16), 16)
-            at = b(f"add i64 {base}, {i}")
-            b.do(f"store <16 x i32> {y}, ptr {b(f'getelementptr i32, ptr %out, i64 {at}')}, align 4")
+    def word(i: str, offset: int, lanes: int) -> str:
+        p = b.at("i32", "%state", b(f"add i64 {i}, {offset}"))
+        return b(f"load {_vector('i32', lanes)}, ptr {p}, align 4")
 
-        b.loop("0", "624", 16, temper)
+    def mix(u: str, v: str, m: str, lanes: int) -> str:
+        both = _op(b, "or", _op(b, "and", u, 0x80000000, lanes), _op(b, "and", v, 0x7FFFFFFF, lanes), lanes)
+        odd = _op(b, "sub", _integer(0, lanes), _op(b, "and", v, 1, lanes), lanes)
+        x = _op(b, "xor", _op(b, "lshr", both, 1, lanes), _op(b, "and", odd, 0x9908B0DF, lanes), lanes)
+        return _op(b, "xor", x, m, lanes)
 
-    b.loop("0", "%n", 1, block)
+    def part(i: str, other: int, lanes: int) -> None:
+        x = mix(word(i, 0, lanes), word(i, 1, lanes), word(i, other, lanes), lanes)
+        b.do(f"store {_vector('i32', lanes)} {x}, ptr {b.at('i32', '%state', i)}, align 4")
+
+    b.loop("0", "224", 16, lambda i: part(i, 397, 16))
+    b.loop("224", "227", 1, lambda i: part(i, 397, 1))
+    b.loop("227", "611", 16, lambda i: part(i, -227, 16))
+    b.loop("611", "623", 4, lambda i: part(i, -227, 4))
+    # the last word's neighbour is the first, already new
+    x = mix(word("623", 0, 1), word("0", 0, 1), word("396", 0, 1), 1)
+    b.do(f"store i32 {x}, ptr {b.at('i32', '%state', '623')}, align 4")
+    b.do("ret void")
+
+
+def _fetch(b: _Body) -> None:
+    """The next %n tempered words into %out; returns the new position."""
+    b.lines += [
+        "  br label %again",
+        "again:",
+        "  %at = phi i64 [ 0, %entry ], [ %end, %copied ]",
+        "  %p0 = phi i64 [ %pos, %entry ], [ %p2, %copied ]",
+        "  %more = icmp slt i64 %at, %n",
+        "  br i1 %more, label %some, label %finished",
+        "some:",
+        "  %spent = icmp eq i64 %p0, 624",
+        "  br i1 %spent, label %renew, label %ready",
+        "renew:",
+        "  call void @twist(ptr %state)",
+        "  br label %ready",
+        "ready:",
+        "  %p1 = phi i64 [ %p0, %some ], [ 0, %renew ]",
+    ]
+    m = b.least(b("sub i64 %n, %at"), b("sub i64 624, %p1"))
+    source, target = b.at("i32", "%state", "%p1"), b.at("i32", "%out", "%at")
+
+    def temper(i: str, lanes: int) -> None:
+        kind = _vector("i32", lanes)
+        y = b(f"load {kind}, ptr {b.at('i32', source, i)}, align 4")
+        y = _op(b, "xor", y, _op(b, "lshr", y, 11, lanes), lanes)
+        y = _op(b, "xor", y, _op(b, "and", _op(b, "shl", y, 7, lanes), 0x9D2C5680, lanes), lanes)
+        y = _op(b, "xor", y, _op(b, "and", _op(b, "shl", y, 15, lanes), 0xEFC60000, lanes), lanes)
+        y = _op(b, "xor", y, _op(b, "lshr", y, 18, lanes), lanes)
+        b.do(f"store {kind} {y}, ptr {b.at('i32', target, i)}, align 4")
+
+    b.lanes("0", m, 16, temper)
+    b.lines += [
+        f"  %end = add i64 %at, {m}",
+        f"  %p2 = add i64 %p1, {m}",
+        "  br label %copied",
+        "copied:",
+        "  br label %again",
+        "finished:",
+        "  ret i64 %p0",
+    ]
+
+
+_CHUNK = 4096  # elements between drawing and transforming: what was drawn is still in the first-level cache
+
+
+def _in_chunks(b: _Body, use: Callable[[str, str, str], None], per: int = 1, into: str = "") -> None:
+    """Chunk by chunk: fetch `per` words an element to `into` or to the output itself, then use(base, first, count)."""
+    b.do("%place = alloca i64, align 8")
+    b.do("store i64 %pos, ptr %place, align 8")
+
+    def chunk(i: str) -> None:
+        count = b.least(b(f"sub i64 %n, {i}"), str(_CHUNK))
+        target = into or b.at("i32", "%out", i)
+        _draw(b, target, b(f"mul i64 {count}, {per}"))
+        use(target, i, count)
+
+    b.loop("0", "%n", _CHUNK, chunk)
+
+
+def _draw(b: _Body, target: str, words: str) -> None:
+    now = b("load i64, ptr %place, align 8")
+    after = b(f"call i64 @fetch(ptr %state, i64 {now}, ptr {target}, i64 {words})")
+    b.do(f"store i64 {after}, ptr %place, align 8")
+
+
+def _finish(b: _Body) -> None:
+    b.do(f"ret i64 {b('load i64, ptr %place, align 8')}")
+
+
+def _words(b: _Body) -> None:
+    b.do(f"ret i64 {b('call i64 @fetch(ptr %state, i64 %pos, ptr %out, i64 %n)')}")
+
+
+def _unit(b: _Body, base: str, count: str, scale: str = "", shift: str = "") -> None:
+    """Words to float32 in [0, 1), and on to fma(x, scale, shift) where given, in place."""
+
+    def convert(i: str, lanes: int) -> None:
+        w, v = _vector("i32", lanes), _vector("float", lanes)
+        p = b.at("i32", base, i)
+        x = _op(b, "and", b(f"load {w}, ptr {p}, align 4"), (1 << 24) - 1, lanes)
+        x = b(f"sitofp {w} {x} to {v}")
+        x = b(f"fmul {v} {x}, {_splat('float', _f32(2.0**-24), lanes)}")
+        if scale:
+            a, c = (_spread(b, "float", s, lanes) for s in (scale, shift))
+            x = b(f"call {v} @llvm.fma.{f'v{lanes}' if lanes > 1 else ''}f32({v} {x}, {v} {a}, {v} {c})")
+        b.do(f"store {v} {x}, ptr {p}, align 4")
+
+    b.lanes("0", count, 16, convert)
+
+
+def _spread(b: _Body, kind: str, scalar: str, lanes: int) -> str:
+    """A scalar value in every lane."""
+    if lanes == 1:
+        return scalar
+    v = _vector(kind, lanes)
+    one = b(f"insertelement {v} undef, {kind} {scalar}, i32 0")
+    return b(f"shufflevector {v} {one}, {v} undef, <{lanes} x i32> zeroinitializer")
+
+
+def _uniform32(b: _Body) -> None:
+    _in_chunks(b, lambda base, first, count: _unit(b, base, count, "%scale", "%shift"))
+    _finish(b)
+
+
+def _high_low(b: _Body, i: str, lanes: int) -> tuple[str, str]:
+    """Elements of word pairs: the high words' 21 bits and the low words, as i32."""
+    if lanes == 1:
+        at = b(f"shl i64 {i}, 1")
+        high = b(f"load i32, ptr {b.at('i32', '%pairs', at)}, align 4")
+        low = b(f"load i32, ptr {b.at('i32', '%pairs', b(f'add i64 {at}, 1'))}, align 4")
+    else:
+        p = b.at("i32", "%pairs", b(f"shl i64 {i}, 1"))
+        both = b(f"load <{2 * lanes} x i32>, ptr {p}, align 4")
+        picked = []
+        kind = _vector("i32", 2 * lanes)
+        for first in (0, 1):
+            mask = ", ".join(f"i32 {2 * k + first}" for k in range(lanes))
+            picked.append(b(f"shufflevector {kind} {both}, {kind} undef, <{lanes} x i32> <{mask}>"))
+        high, low = picked
+    return _op(b, "and", high, (1 << 21) - 1, lanes), low
+
+
+def _doubles(b: _Body) -> None:
+    b.do(f"%pairs = alloca [{2 * _CHUNK} x i32], align 64")
+
+    def use(base: str, first: str, count: str) -> None:
+        def convert(i: str, lanes: int) -> None:
+            high, low = _high_low(b, i, lanes)
+            w, q, v = _vector("i32", lanes), _vector("i64", lanes), _vector("double", lanes)
+            high, low = b(f"zext {w} {high} to {q}"), b(f"zext {w} {low} to {q}")
+            whole = b(f"or {q} {b(f'shl {q} {high}, ' + _splat('i64', '32', lanes))}, {low}")
+            x = b(f"fmul {v} {b(f'sitofp {q} {whole} to {v}')}, {_splat('double', _f64(2.0**-53), lanes)}")
+            b.do(f"store {v} {x}, ptr {b.at('double', '%out', b(f'add i64 {first}, {i}'))}, align 8")
+
+        b.lanes("0", count, 8, convert)
+
+    _in_chunks(b, use, 2, "%pairs")
+    _finish(b)
+
+
+def _trials(kind: str, one: str, zero: str, align: int) -> Callable[[_Body], None]:
+    """Bernoulli trials: (high, low) of an element's words under (%high, %low) is a success."""
+
+    def emit_trials(b: _Body) -> None:
+        b.do(f"%pairs = alloca [{2 * _CHUNK} x i32], align 64")
+
+        def use(base: str, first: str, count: str) -> None:
+            def decide(i: str, lanes: int) -> None:
+                high, low = _high_low(b, i, lanes)
+                w, m, v = _vector("i32", lanes), _vector("i1", lanes), _vector(kind, lanes)
+                edge, rest = _spread(b, "i32", "%high", lanes), _spread(b, "i32", "%low", lanes)
+                tie = b(f"and {m} {b(f'icmp eq {w} {high}, {edge}')}, {b(f'icmp ult {w} {low}, {rest}')}")
+                yes = b(f"or {m} {b(f'icmp ult {w} {high}, {edge}')}, {tie}")
+                x = b(f"select {m} {yes}, {v} {_splat(kind, one, lanes)}, {v} {_splat(kind, zero, lanes)}")
+                b.do(f"store {v} {x}, ptr {b.at(kind, '%out', b(f'add i64 {first}, {i}'))}, align {align}")
+
+            b.lanes("0", count, 16, decide)
+
+        _in_chunks(b, use, 2, "%pairs")
+        _finish(b)
+
+    return emit_trials
 
 
 def _normal32(b: _Body) -> None:
+    """PyTorch's fill of 16 or more: uniforms, whole blocks transformed, and the last 16 once more."""
+
+    def transform(base: str, count: str) -> None:
+        _unit(b, base, count)
+        b.do(f"call i64 @random_transform32(ptr {base}, i64 {b(f'lshr i64 {count}, 4')}, float %mean, float %std)")
+
+    _in_chunks(b, lambda base, first, count: transform(base, count))
+    b.lines += [
+        "  %odd = and i64 %n, 15",
+        "  %ragged = icmp ne i64 %odd, 0",
+        "  br i1 %ragged, label %tail, label %end",
+        "tail:",
+    ]
+    last = b.at("float", "%out", b("sub i64 %n, 16"))
+    _draw(b, last, "16")
+    transform(last, "16")
+    b.lines += ["  br label %end", "end:"]
+    _finish(b)
+
+
+def _transform32(b: _Body) -> None:
     """Box-Muller on blocks of 16 float32 uniforms, 8 radii and 8 angles: the arithmetic of cephes.py, lane by lane."""
     v, w = "<8 x float>", "<8 x i32>"
 
@@ -196,11 +399,7 @@ def _normal32(b: _Body) -> None:
     def cast(name: str, x: str, a: str, to: str) -> str:
         return b(f"{name} {a} {x} to {to}")
 
-    def splat(scalar: str) -> str:
-        one = b(f"insertelement {v} undef, float {scalar}, i32 0")
-        return b(f"shufflevector {v} {one}, {v} undef, {w} zeroinitializer")
-
-    mean, std = splat("%mean"), splat("%std")
+    mean, std = _spread(b, "float", "%mean", 8), _spread(b, "float", "%std", 8)
 
     def block(k: str) -> None:
         first = b(f"getelementptr float, ptr %data, i64 {b(f'mul i64 {k}, 16')}")
@@ -252,9 +451,15 @@ def _double_at(b: _Body, base: str, index: str) -> tuple[str, str]:
     return p, b(f"load double, ptr {p}, align 8")
 
 
+_SINCOS = sys.platform == "linux"  # glibc and musl have both in one call, with the bits of the two
+
+
 def _radius_angle(b: _Body, log: str, angle: str) -> tuple[str, str, str]:
     r = b(f"call double @llvm.sqrt.f64(double {b(f'fmul double {_f64(-2.0)}, {log}')})")
     theta = b(f"fmul double {_f64(2.0 * math.pi)}, {angle}")
+    if _SINCOS:
+        b.do(f"call void @sincos(double {theta}, ptr %sine, ptr %cosine)")
+        return r, b("load double, ptr %cosine, align 8"), b("load double, ptr %sine, align 8")
     return r, b(f"call double @cos(double {theta})"), b(f"call double @sin(double {theta})")
 
 
@@ -319,25 +524,47 @@ def _shuffle(b: _Body) -> None:
     b.loop("0", last, 1, swap)
 
 
+def _function(head: str, fill: Callable[[_Body], None]) -> list[str]:
+    b = _Body()
+    if _SINCOS and fill in (_normal64, _pairs):
+        b.lines += ["  %sine = alloca double, align 8", "  %cosine = alloca double, align 8"]
+    fill(b)
+    if not b.lines[-1].startswith("  ret"):
+        b.do("ret i64 0")
+    return [f"define {head} {{", "entry:", *b.lines, "}"]
+
+
 def emit() -> str:
     """The module's LLVM IR."""
+    drawing = "ptr noalias %state, i64 %pos, ptr noalias %out, i64 %n"
     functions: dict[str, tuple[str, Callable[[_Body], None]]] = {
-        "draw": ("ptr noalias %state, ptr noalias %out, i64 %n", _twister),
-        "normal32": ("ptr %data, i64 %n, float %mean, float %std", _normal32),
+        "words": (drawing, _words),
+        "uniform32": (f"{drawing}, float %scale, float %shift", _uniform32),
+        "doubles": (drawing, _doubles),
+        "normal32": (f"{drawing}, float %mean, float %std", _normal32),
+        "trials": (f"{drawing}, i32 %high, i32 %low", _trials("i8", "1", "0", 1)),
+        "trials32": (f"{drawing}, i32 %high, i32 %low", _trials("float", _f32(1.0), _f32(0.0), 4)),
+        "transform32": ("ptr %data, i64 %n, float %mean, float %std", _transform32),
         "normal64": ("ptr %data, i64 %n, double %mean, double %std", _normal64),
         "pairs": ("ptr noalias %u, ptr noalias %cosines, ptr noalias %sines, i64 %n", _pairs),
         "shuffle": ("ptr noalias %items, ptr noalias %words, i64 %n", _shuffle),
         **{name: ("ptr %data, i64 %n", _mapped(name)) for name in ("log", "log1p", "exp", "tan")},
     }
-    text = [f"declare double @{f}(double)" for f in ("log", "log1p", "exp", "tan", "sin", "cos")]
+    text = [f"declare double @{f}(double)" for f in ("log", "log1p", "exp", "tan")]
+    if _SINCOS:
+        text.append("declare void @sincos(double, ptr, ptr)")
+    else:
+        text += ["declare double @sin(double)", "declare double @cos(double)"]
     text += [
         "declare double @llvm.sqrt.f64(double)",
         "declare double @llvm.fma.f64(double, double, double)",
+        "declare float @llvm.fma.f32(float, float, float)",
         "declare <8 x float> @llvm.sqrt.v8f32(<8 x float>)",
         "declare <8 x float> @llvm.fma.v8f32(<8 x float>, <8 x float>, <8 x float>)",
+        "declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)",
     ]
+    text += _function("internal void @twist(ptr %state)", _twist)
+    text += _function("internal i64 @fetch(ptr noalias %state, i64 %pos, ptr noalias %out, i64 %n)", _fetch)
     for name, (arguments, fill) in functions.items():
-        b = _Body()
-        fill(b)
-        text += [f"define void @random_{name}({arguments}) {{", "entry:", *b.lines, "  ret void", "}"]
+        text += _function(f"i64 @random_{name}({arguments})", fill)
     return "\n".join(text) + "\n"

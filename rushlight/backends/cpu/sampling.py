@@ -13,6 +13,7 @@ import numpy as np
 
 from rushlight.backends.cpu import random_kernels
 from rushlight.backends.cpu.distributions import Distributions, locked, visiting_order
+from rushlight.backends.cpu.mt19937 import address
 
 __all__ = ["CPUStream"]
 
@@ -20,7 +21,7 @@ _SMALL_PERMUTATION = 0xFFFFFFFF // 20  # from here PyTorch draws 64-bit words
 _MAX_CATEGORIES = 1 << 24
 _THIRD = float(np.float32(1) / np.float32(3))  # PyTorch's gamma has these two in single precision whatever the dtype
 _SQUEEZE = float(np.float32(0.0331))
-_EXACT = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
+_EXACT = {"e": 1 << 11, "E": 1 << 8, "f": 1 << 24, "d": 1 << 53}
 
 
 class CPUStream(Distributions):
@@ -36,12 +37,12 @@ class CPUStream(Distributions):
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
         dtype = np.dtype(dtype)
-        exact = _EXACT.get(dtype.name)
+        exact = _EXACT.get(dtype.char)
         if exact is None and dtype.kind not in "iu":
             raise NotImplementedError(f"\"randperm\" not implemented for '{dtype.name}'")
         if exact is not None and n > exact + 1:
             raise RuntimeError(f"n cannot be greater than {exact + 1} for {dtype.name}, got n={n}")
-        if exact is None and n > int(np.iinfo(dtype).max):
+        if exact is None and n > 127 and n > int(np.iinfo(dtype).max):
             raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: n={n}")
         items = np.arange(n, dtype=np.int64)
         if n < 2:
@@ -59,9 +60,16 @@ class CPUStream(Distributions):
     def _shuffle(self, items: np.ndarray) -> None:
         n = items.size
         words = self.words(n - 1)
-        native = random_kernels.kernel("shuffle", 60.0 * n)
+        if n <= 32:
+            order = list(range(n))
+            for i, word in enumerate(words.tolist()):
+                j = i + word % (n - i)
+                order[i], order[j] = order[j], order[i]
+            items[...] = order
+            return
+        native = random_kernels.kernel("shuffle", n)
         if native is not None:
-            native(items.ctypes.data, words.ctypes.data, n)
+            native(address(items), address(words), n)
             return
         order = items.tolist()
         left = np.arange(n, 1, -1, dtype=np.uint32)
@@ -132,15 +140,7 @@ class CPUStream(Distributions):
         return out
 
     def _double(self) -> float:
-        high, low = self.words(2).tolist()
-        return ((high & 0x1FFFFF) << 32 | low) * 2.0**-53
-
-    def _normal(self) -> float:
-        x = self.spare
-        if x is not None:
-            self.spare = None
-            return x
-        return float(self.normals(1)[0])
+        return self.few_doubles(1)[0]
 
     @locked
     def standard_gamma(self, alpha: np.ndarray) -> np.ndarray:
@@ -165,10 +165,10 @@ class CPUStream(Distributions):
         d = float(scalar(a) - scalar(_THIRD))
         c = 1.0 / math.sqrt(9.0 * d)
         while True:
-            x = self._normal()
+            x = self.one_normal()
             y = 1.0 + c * x
             while y <= 0:
-                x = self._normal()
+                x = self.one_normal()
                 y = 1.0 + c * x
             v = y * y * y
             u = 1.0 - self._double()
