@@ -1,0 +1,155 @@
+"""Writing objects: pickles in which storages stand apart and our classes have PyTorch's names."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.layout import layout
+from ..core.storage import StorageBase, UntypedStorage
+from ..core.tensor import Size, Tensor
+from . import _rebuild
+from ._names import to_file
+
+__all__ = ["StorageTable", "dumps"]
+
+# Objects of these types are frequent and never ours.
+_PLAIN = frozenset({str, int, float, bool, type(None), tuple, list, dict, bytes})
+
+
+class StorageTable:
+    """The storages that a pickle refers to, by the key each gets in the file."""
+
+    def __init__(self, location_tag: Callable[[Any], str], key: Callable[[int, UntypedStorage], str], legacy: bool) -> None:
+        self.storages: dict[str, UntypedStorage] = {}
+        self.element_sizes: dict[str, int] = {}
+        self._location_tag, self._key, self._legacy = location_tag, key, legacy
+        self._keys: dict[int, str] = {}
+        self._dtypes: dict[int, Any] = {}
+
+    def persistent_id(self, storage: StorageBase) -> tuple:
+        """What stands in the pickle for `storage`. RuntimeError if its bytes were already saved as another dtype."""
+        untyped = storage.untyped()
+        d = getattr(storage, "dtype", None)
+        if d is None:
+            kind: Any = UntypedStorage
+            numel = untyped.nbytes()
+        else:
+            from ..core.storage import LEGACY_CLASSES
+            kind = LEGACY_CLASSES[storage.pickle_storage_type()]  # type: ignore[attr-defined]
+            numel = storage.size()
+        if untyped.nbytes():
+            before = self._dtypes.setdefault(id(untyped), d)
+            if before is not d:
+                raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types: "
+                                   f"got {before or 'bytes'} and {d or 'bytes'}")
+        key = self._keys.get(id(untyped))
+        if key is None:
+            key = self._keys[id(untyped)] = self._key(len(self._keys), untyped)
+            self.storages[key] = untyped
+            self.element_sizes[key] = 1 if d is None else d.itemsize
+        pid = ("storage", kind, key, self._location_tag(untyped), numel)
+        return (*pid, None) if self._legacy else pid
+
+
+def _reduce(obj: Any) -> Any:
+    """How an object of ours is written, as `reducer_override` wants it; NotImplemented for all others."""
+    if isinstance(obj, Tensor):
+        return _reduce_tensor(obj)
+    if isinstance(obj, dtype):
+        return obj.name
+    if isinstance(obj, device):
+        return device, ((obj.type,) if obj.index is None else (obj.type, obj.index))
+    if isinstance(obj, Size):
+        return Size, (tuple(obj),)
+    if isinstance(obj, layout):
+        return _rebuild._get_layout, (repr(obj),)
+    return NotImplemented
+
+
+def _reduce_tensor(tensor: Tensor) -> Any:
+    from collections import OrderedDict
+
+    from ..nn.parameter import Parameter
+    cls = type(tensor)
+    if "__reduce_ex__" in cls.__dict__ and not cls.__module__.startswith("rushlight."):
+        return NotImplemented  # the subclass says itself how
+    state = _rebuild.attributes_of(tensor)
+    if cls is Parameter:
+        data = tensor.detach()
+        if state is None:
+            return _rebuild._rebuild_parameter, (data, tensor.requires_grad, OrderedDict())
+        return _rebuild._rebuild_parameter_with_state, (data, tensor.requires_grad, OrderedDict(), state)
+    function, args = _rebuild.reduce_storage(tensor)
+    if cls is Tensor and state is None:
+        return function, args
+    return _rebuild._rebuild_from_type_v2, (function, cls, args, state)
+
+
+class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
+    """Python's own pickler in Python, since the one in C checks that a global is importable under the name written."""
+
+    def __init__(self, file: Any, protocol: int, table: StorageTable) -> None:
+        super().__init__(file, protocol)
+        self._table = table
+
+    def persistent_id(self, obj: Any) -> Any:
+        return self._table.persistent_id(obj) if isinstance(obj, StorageBase) else None
+
+    def reducer_override(self, obj: Any) -> Any:
+        return NotImplemented if obj.__class__ in _PLAIN else _reduce(obj)
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        where = to_file(obj, name)
+        if where is None:
+            super().save_global(obj, name)
+        elif self.proto >= 4:
+            self.save(where[0])
+            self.save(where[1])
+            self.write(pickle.STACK_GLOBAL)
+            self.memoize(obj)
+        else:
+            self.write(pickle.GLOBAL + where[0].encode() + b"\n" + where[1].encode() + b"\n")
+            self.memoize(obj)
+
+    dispatch = {**pickle._Pickler.dispatch, FunctionType: save_global}  # type: ignore[attr-defined]
+
+
+def _by_other_module(obj: Any, module: Any, protocol: int, table: StorageTable) -> bytes:
+    """With a pickle module of the user's (dill, cloudpickle): its Pickler writes everything except storages and tensors."""
+
+    class OtherPickler(module.Pickler):  # type: ignore[misc]
+        def persistent_id(self, obj: Any) -> Any:
+            return table.persistent_id(obj) if isinstance(obj, StorageBase) else None
+
+        def reducer_override(self, obj: Any) -> Any:
+            reduced = NotImplemented if obj.__class__ in _PLAIN else _reduce(obj)
+            if isinstance(reduced, str):  # a dtype: a global, but not where such a pickler looks for it
+                reduced = dtype_by_name, (reduced,)
+            if reduced is NotImplemented and hasattr(super(), "reducer_override"):
+                return super().reducer_override(obj)
+            return reduced
+
+    buffer = io.BytesIO()
+    OtherPickler(buffer, protocol).dump(obj)
+    return buffer.getvalue()
+
+
+def dtype_by_name(name: str) -> dtype:
+    """The dtype called `name`."""
+    from ..core import dtype as dtypes
+    return dtypes.by_name(name)
+
+
+def dumps(obj: Any, protocol: int, table: StorageTable, pickle_module: Any = None) -> bytes:
+    """The pickle of `obj`; its storages are entered in `table`."""
+    if pickle_module is not None and pickle_module is not pickle:
+        return _by_other_module(obj, pickle_module, protocol, table)
+    buffer = io.BytesIO()
+    _Pickler(buffer, protocol, table).dump(obj)
+    return buffer.getvalue()
