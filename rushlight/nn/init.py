@@ -17,7 +17,8 @@ __all__ = [
     "orthogonal", "sparse",
 ]
 
-_LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid")
+_LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+           "sigmoid")
 
 
 def calculate_gain(nonlinearity: str, param: int | float | None = None) -> float:
@@ -63,8 +64,10 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
                   generator: Any = None) -> Tensor:
     """Fills with values of N(mean, std^2) restricted to [a, b].
 
-    Where [a, b] holds more than 30 % of the mass, normals are drawn and those outside redrawn; else candidates are uniform
-    on [a, b] and accepted with the density's ratio to its peak there (as in PyTorch 2.13, so that the stream is the same).
+    Where [a, b] holds more than 30 % of the mass,
+    normals are drawn and those outside redrawn; else candidates are uniform
+    on [a,
+        b] and accepted with the density's ratio to its peak there (as in PyTorch 2.13, so that the stream is the same).
     """
     if tensor.is_meta:
         return tensor
@@ -216,7 +219,10 @@ def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinea
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Fills with a (semi-)orthogonal matrix times `gain`; dimensions after the first are flattened (Saxe et al. 2013)."""
+    """Fills with a (semi-)orthogonal matrix times `gain` (Saxe et al. 2013).
+
+    Dimensions after the first are flattened.
+    """
     if tensor.ndimension() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0 or tensor.is_meta:

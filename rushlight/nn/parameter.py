@@ -8,7 +8,8 @@ from typing import Any
 import rushlight
 from rushlight.core.tensor import Tensor
 
-__all__ = ["Parameter", "UninitializedParameter", "is_lazy", "Buffer", "UninitializedBuffer", "UninitializedTensorMixin"]
+__all__ = ["Parameter", "UninitializedParameter", "is_lazy", "Buffer", "UninitializedBuffer",
+           "UninitializedTensorMixin"]
 
 
 class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
@@ -35,8 +36,10 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         t = data.detach().requires_grad_(requires_grad)
         if type(t) is not type(data):
             raise RuntimeError(
-                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an "
-                f"instance of the same type, but return type {type(t).__name__} was found instead. To use the type as a "
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns "
+                "an "
+                f"instance of the same type, but return type {type(t).__name__} was found instead. To use the type as "
+                "a "
                 "Parameter, please correct the detach() semantics defined by its __torch_dispatch__() implementation.")
         t._is_param = True
         return t
@@ -93,7 +96,8 @@ class UninitializedTensorMixin:
     def shape(self) -> Any:
         raise RuntimeError(
             "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
-            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` to "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "
+            "to "
             "initialize the parameters before accessing their attributes.")
 
     def share_memory_(self) -> Any:

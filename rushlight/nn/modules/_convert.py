@@ -27,7 +27,7 @@ def _same_storage_kind(a: Tensor, b: Tensor) -> bool:
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
-    """(device, dtype, non_blocking, memory_format) of `to(device, dtype, ...)`, `to(dtype, ...)` or `to(tensor, ...)`."""
+    """(device, dtype, non_blocking, memory_format) of `to(device, dtype)`, `to(dtype)` or `to(tensor)`."""
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     non_blocking, memory_format = kwargs.pop("non_blocking", False), kwargs.pop("memory_format", None)
     other, _copy = kwargs.pop("tensor", kwargs.pop("other", None)), kwargs.pop("copy", False)
@@ -47,7 +47,8 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
             _copy = rest.pop(0)
     if rest or kwargs:
         given = ", ".join([*(type(a).__name__ for a in args), *(f"{k}={type(v).__name__}" for k, v in kwargs.items())])
-        raise TypeError(f"to() received an invalid combination of arguments - got ({given}), but expected one of: (device, "
+        raise TypeError(f"to() received an invalid combination of arguments - got ({given}), but expected one of: "
+                        "(device, "
                         "dtype, non_blocking, *, memory_format), (dtype, non_blocking, *, memory_format), (tensor, "
                         "non_blocking, *, memory_format)")
     if other is not None:
@@ -59,8 +60,10 @@ class ConvertMethods:
     """The part of Module that converts what it holds."""
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
-        """Replaces every parameter's data, its gradient and every buffer by `fn` of it. Parameters stay the same objects
-        wherever the result can live in them."""
+        """Replaces every parameter's data, its gradient and every buffer by `fn` of it.
+
+        Parameters stay the same objects wherever the result can live in them.
+        """
         if recurse:
             for module in self.children():  # type: ignore[attr-defined]
                 module._apply(fn)
@@ -123,7 +126,8 @@ class ConvertMethods:
                 raise TypeError("nn.Module.to only accepts floating point or complex dtypes, but got desired "
                                 f"dtype={dtype}")
             if dtype.is_complex:
-                warnings.warn("Complex modules are a new feature under active development whose design may change, and some "
+                warnings.warn("Complex modules are a new feature under active development whose design may change, "
+                              "and some "
                               "modules might not work as expected when using complex tensors as parameters or buffers. "
                               "Please file an issue at https://github.com/pytorch/pytorch/issues/new?template="
                               "bug-report.yml if a complex module does not work as expected.", stacklevel=2)
@@ -137,7 +141,8 @@ class ConvertMethods:
             except NotImplementedError as error:
                 if str(error) != "Cannot copy out of meta tensor; no data!":
                     raise
-                raise NotImplementedError(f"{error} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() "
+                raise NotImplementedError(f"{error} Please use torch.nn.Module.to_empty() instead of "
+                                          "torch.nn.Module.to() "
                                           "when moving module from meta to a different device.") from None
 
         return self._apply(convert)

@@ -36,7 +36,8 @@ class StateMethods:
 
     def get_extra_state(self) -> Any:
         """What this module keeps in its state_dict besides tensors; define it together with `set_extra_state`."""
-        raise RuntimeError(f"{type(self).__name__} defines no get_extra_state(): Module's own is never called by state_dict")
+        raise RuntimeError(f"{type(self).__name__} defines no get_extra_state(): Module's own is never called by "
+                           "state_dict")
 
     def set_extra_state(self, state: Any) -> None:
         """Takes back what `get_extra_state` returned."""
@@ -49,7 +50,8 @@ class StateMethods:
         Its `_metadata` attribute holds the version of every module.
         """
         if args:
-            warnings.warn("Positional args are being deprecated, use kwargs instead. Refer to https://pytorch.org/docs/main/"
+            warnings.warn("Positional args are being deprecated, use kwargs instead. Refer to "
+                          "https://pytorch.org/docs/main/"
                           "generated/torch.nn.Module.html#torch.nn.Module.state_dict for details.",
                           FutureWarning, stacklevel=2)
             if destination is None:
@@ -120,8 +122,10 @@ class StateMethods:
             keys = _IncompatibleKeys(missing_keys, unexpected_keys)
             for hook in module.__dict__.get("_load_state_dict_post_hooks", {}).values():
                 if hook(module, keys) is not None:
-                    raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are not expected to "
-                                         "return new values, if incompatible_keys need to be modified, it should be done "
+                    raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are not "
+                                         "expected to "
+                                         "return new values, if incompatible_keys need to be modified, it should be "
+                                         "done "
                                          "inplace.")
 
         load(self, state_dict, "")
@@ -172,20 +176,23 @@ class StateMethods:
 
     def _load_one(self, name: str, key: str, current: Any, given: Any, assign: bool, error_msgs: list[str]) -> None:
         if not isinstance(given, Tensor) and not hasattr(given, "__torch_function__"):
-            error_msgs.append(f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from '
+            error_msgs.append(f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like '
+                              'object from '
                               f"checkpoint but received {type(given)}")
             return
         if not is_lazy(current):
             if current.dim() == 0 and given.dim() == 1 and given.shape[0] == 1:  # checkpoints of 0.3 had no scalars
                 given = given[0]
             if given.shape != current.shape:
-                error_msgs.append(f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, the "
+                error_msgs.append(f"size mismatch for {key}: copying a param with shape {given.shape} from "
+                                  "checkpoint, the "
                                   f"shape in current model is {current.shape}.")
                 return
         if current.is_meta and not given.is_meta and not assign:
             warnings.warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the "
                           "current model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the "
-                          "state dictionary to their corresponding key in the module instead of copying them in place?)",
+                          "state dictionary to their corresponding key in the module instead of copying them in "
+                          "place?)",
                           stacklevel=4)
         swap = future_flag("get_swap_module_params_on_conversion")
         try:
@@ -197,8 +204,10 @@ class StateMethods:
                 else:
                     current.copy_(given)
         except Exception as error:
-            error_msgs.append(f'While {"swapping" if swap else "copying"} the parameter named "{key}", whose dimensions in '
-                              f"the model are {current.size()} and whose dimensions in the checkpoint are {given.size()}, an "
+            error_msgs.append(f'While {"swapping" if swap else "copying"} the parameter named "{key}", whose '
+                              'dimensions in '
+                              f"the model are {current.size()} and whose dimensions in the checkpoint are "
+                              f"{given.size()}, an "
                               f"exception occurred : {error.args}.")
 
 
@@ -209,10 +218,11 @@ def _as_parameter(current: Any, given: Any) -> Any:
 
 
 def _swap_in(current: Any, given: Any, assign: bool) -> None:
-    """torch.__future__.set_swap_module_params_on_conversion(True): the object keeps its identity, its contents change."""
+    """With torch.__future__.set_swap_module_params_on_conversion(True) the contents change, not the object."""
     loaded = current.module_load(given, assign=assign)
     if loaded is given or loaded is current:
-        raise RuntimeError("module_load returned one of self or other, please .detach() the result if returning one of the "
+        raise RuntimeError("module_load returned one of self or other, please .detach() the result if returning one "
+                           "of the "
                            "inputs in module_load")
     if isinstance(current, Parameter):
         loaded = _as_parameter(current, loaded)

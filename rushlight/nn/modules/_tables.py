@@ -12,6 +12,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 __all__ = ["ABSENT", "CallHookDict", "HookDict", "MemberDict", "active_hooks", "mutation_epoch"]
@@ -29,8 +30,8 @@ ABSENT: Any = _Absent()
 # Bumped whenever an attribute, member, hook or training flag of any Module changes.
 mutation_epoch: list[int] = [0]
 
-# Identities of everything that makes `Module.__call__` more than `forward`: hook tables that are not empty, modules with
-# a compiled call, classes that restore their state themselves. Empty in most programs: one truth test a call.
+# Identities of everything that makes `Module.__call__` more than `forward`: hook tables that are not empty, modules
+# with a compiled call, classes that restore their state themselves. Empty in most programs: one truth test a call.
 active_hooks: set[int] = set()
 
 
@@ -129,7 +130,7 @@ class MemberDict(dict):
 
 
 class HookDict(OrderedDict):
-    """An OrderedDict of handle id -> hook that bumps `mutation_epoch`. Pickles and copies as an OrderedDict."""
+    """An OrderedDict of handle id -> hook that bumps `mutation_epoch`. Pickles as an OrderedDict."""
 
     def _changed(self) -> None:
         mutation_epoch[0] += 1
@@ -160,6 +161,13 @@ class HookDict(OrderedDict):
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         return OrderedDict, (), None, None, iter(self.items())
+
+    def __deepcopy__(self, memo: dict) -> HookDict:
+        # Handles hold their dictionary by identity: the copy of a handle must find the copy of this one.
+        memo[id(self)] = copied = type(self)()
+        for key, value in self.items():
+            copied[key] = deepcopy(value, memo)
+        return copied
 
 
 class CallHookDict(HookDict):

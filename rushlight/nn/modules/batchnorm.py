@@ -85,7 +85,8 @@ class _NormBase(Module):
             usable = current is not None and current.device.type != "meta"
             state_dict.setdefault(prefix + "num_batches_tracked",
                                   current if usable else rushlight.tensor(0, dtype=rushlight.int64))
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+                                      error_msgs)
 
 
 class _BatchNorm(_NormBase):
@@ -100,7 +101,7 @@ class _BatchNorm(_NormBase):
         if momentum is None:
             momentum = 0.0
         mean, variance = self.running_mean, self.running_var
-        # In training the statistics are passed to be updated, in evaluation to be used; without any, the batch's are used.
+        # In training the statistics are passed to be updated, in evaluation to be used; else the batch's are used.
         use_batch = training or (mean is None and variance is None)
         if training and not tracked:
             mean = variance = None
@@ -206,7 +207,8 @@ class SyncBatchNorm(_BatchNorm):
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
                  track_running_stats: bool = True, process_group: Any = None, device: Any = None, dtype: Any = None, *,
                  bias: bool = True) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype, bias=bias)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype,
+                         bias=bias)
         self.process_group = process_group
 
     def _check_input_dim(self, input: Tensor) -> None:

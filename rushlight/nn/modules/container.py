@@ -22,7 +22,8 @@ class Container(Module):
     """Deprecated: a Module that takes its children as keyword arguments."""
 
     def __init__(self, **kwargs: Any) -> None:
-        warnings.warn("`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass "
+        warnings.warn("`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. "
+                      "Subclass "
                       "that instead.", FutureWarning, stacklevel=2)
         super().__init__()
         for key, value in kwargs.items():
@@ -242,9 +243,10 @@ def _pairs(items: Any, what: str) -> Iterator[tuple[Any, Any]]:
     for j, item in enumerate(items):
         if not isinstance(item, Iterable):
             raise TypeError(f"{what} update sequence element #{j} should be Iterable; is" + type(item).__name__)
-        if len(item) != 2:  # type: ignore[arg-type]
-            raise ValueError(f"{what} update sequence element #{j} has length {len(item)}; 2 is required")  # type: ignore[arg-type]
-        yield item[0], item[1]  # type: ignore[index]
+        entry: Any = item
+        if len(entry) != 2:
+            raise ValueError(f"{what} update sequence element #{j} has length {len(entry)}; 2 is required")
+        yield entry[0], entry[1]
 
 
 class ModuleDict(Module):

@@ -15,7 +15,8 @@ from .lazy import LazyModuleMixin
 from .module import Module
 from .utils import _pair, _reverse_repeat_tuple, _single, _triple
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d", "LazyConv2d",
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d",
+           "LazyConv2d",
            "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d"]
 
 _PADDING_STRINGS = ("same", "valid")
@@ -126,7 +127,8 @@ class Conv1d(_ConvNd):
                  dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None,
                  dtype: Any = None) -> None:
         super().__init__(in_channels, out_channels, _single(kernel_size), _single(stride),
-                         padding if isinstance(padding, str) else _single(padding), _single(dilation), False, _single(0),
+                         padding if isinstance(padding, str) else _single(padding), _single(dilation), False,
+                         _single(0),
                          groups, bias, padding_mode, device=device, dtype=dtype)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -142,14 +144,16 @@ class Conv1d(_ConvNd):
 class Conv2d(_ConvNd):
     """Cross-correlation of (N, C, H, W) or (C, H, W) with a weight (out_channels, in_channels / groups, *kernel_size).
 
-    Sizes are a number for both dimensions or a pair. padding is zeros on each side, "valid" (none) or "same" (stride 1).
+    Sizes are a number for both dimensions or a pair. padding is zeros on each side,
+    "valid" (none) or "same" (stride 1).
     """
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None,
                  dtype: Any = None) -> None:
         super().__init__(in_channels, out_channels, _pair(kernel_size), _pair(stride),
-                         padding if isinstance(padding, str) else _pair(padding), _pair(dilation), False, _pair(0), groups,
+                         padding if isinstance(padding, str) else _pair(padding), _pair(dilation), False, _pair(0),
+                         groups,
                          bias, padding_mode, device=device, dtype=dtype)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -169,7 +173,8 @@ class Conv3d(_ConvNd):
                  dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None,
                  dtype: Any = None) -> None:
         super().__init__(in_channels, out_channels, _triple(kernel_size), _triple(stride),
-                         padding if isinstance(padding, str) else _triple(padding), _triple(dilation), False, _triple(0),
+                         padding if isinstance(padding, str) else _triple(padding), _triple(dilation), False,
+                         _triple(0),
                          groups, bias, padding_mode, device=device, dtype=dtype)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -186,11 +191,13 @@ class _ConvTransposeNd(_ConvNd):
     _dims = 0
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: tuple[int, ...], stride: tuple[int, ...],
-                 padding: Any, dilation: tuple[int, ...], transposed: bool, output_padding: tuple[int, ...], groups: int,
+                 padding: Any, dilation: tuple[int, ...], transposed: bool, output_padding: tuple[int, ...],
+                 groups: int,
                  bias: bool, padding_mode: str, device: Any = None, dtype: Any = None) -> None:
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups,
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding,
+                         groups,
                          bias, padding_mode, device=device, dtype=dtype)
 
     def _output_padding(self, input: Tensor, output_size: Any, stride: Any, padding: Any, kernel_size: Any,
@@ -204,13 +211,15 @@ class _ConvTransposeNd(_ConvNd):
         if len(wanted) == first + n:
             wanted = wanted[first:]
         if len(wanted) != n:
-            raise ValueError(f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or {first + n} elements "
+            raise ValueError(f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or {first + n} "
+                             "elements "
                              f"(got {len(wanted)})")
         smallest = [(input.size(first + d) - 1) * stride[d] - 2 * padding[d]
                     + (dilation[d] if dilation is not None else 1) * (kernel_size[d] - 1) + 1 for d in range(n)]
         largest = [s + stride[d] - 1 for d, s in enumerate(smallest)]
         if any(not low <= w <= high for low, w, high in zip(smallest, wanted, largest, strict=True)):
-            raise ValueError(f"requested an output size of {output_size}, but valid sizes range from {smallest} to {largest} "
+            raise ValueError(f"requested an output size of {output_size}, but valid sizes range from {smallest} to "
+                             f"{largest} "
                              f"(for an input of {input.size()[2:]})")
         return [w - low for w, low in zip(wanted, smallest, strict=True)]
 
@@ -246,7 +255,8 @@ class ConvTranspose2d(_ConvTransposeNd):
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
                  padding_mode: str = "zeros", device: Any = None, dtype: Any = None) -> None:
-        super().__init__(in_channels, out_channels, _pair(kernel_size), _pair(stride), _pair(padding), _pair(dilation), True,
+        super().__init__(in_channels, out_channels, _pair(kernel_size), _pair(stride), _pair(padding), _pair(dilation),
+                         True,
                          _pair(output_padding), groups, bias, padding_mode, device=device, dtype=dtype)
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
@@ -298,7 +308,8 @@ class _LazyConvXdMixin(LazyModuleMixin):
     def _get_in_channels(self: Any, input: Tensor) -> int:
         n = self._get_num_spatial_dims()
         if input.dim() not in (n + 1, n + 2):
-            raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {type(self).__name__}, but got "
+            raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {type(self).__name__}, "
+                               "but got "
                                f"input of size: {input.shape}")
         return input.shape[1] if input.dim() == n + 2 else input.shape[0]
 
@@ -354,7 +365,8 @@ class LazyConvTranspose1d(_LazyConvXdMixin, ConvTranspose1d):
     def __init__(self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
                  groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None,
                  dtype: Any = None) -> None:
-        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device,
+        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode,
+                         device,
                          dtype)
         self._make_lazy(out_channels, bias, device, dtype)
 
@@ -368,7 +380,8 @@ class LazyConvTranspose2d(_LazyConvXdMixin, ConvTranspose2d):
     def __init__(self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
                  groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None,
                  dtype: Any = None) -> None:
-        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device,
+        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode,
+                         device,
                          dtype)
         self._make_lazy(out_channels, bias, device, dtype)
 
@@ -382,6 +395,7 @@ class LazyConvTranspose3d(_LazyConvXdMixin, ConvTranspose3d):
     def __init__(self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
                  groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None,
                  dtype: Any = None) -> None:
-        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device,
+        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode,
+                         device,
                          dtype)
         self._make_lazy(out_channels, bias, device, dtype)

@@ -48,7 +48,8 @@ class Unflatten(Module):
             raise TypeError(f"unflattened_size must be a tuple of ints, but found type {type(input).__name__}")
         for position, size in enumerate(input):
             if not isinstance(size, int):
-                raise TypeError(f"unflattened_size must be tuple of ints, but found element of type {type(size).__name__} at "
+                raise TypeError("unflattened_size must be tuple of ints, but found element of type "
+                                f"{type(size).__name__} at "
                                 f"pos {position}")
 
     def forward(self, input: Tensor) -> Tensor:

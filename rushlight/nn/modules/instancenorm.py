@@ -18,8 +18,10 @@ class _InstanceNorm(_NormBase):
     _dims = 0  # of an input without a batch: channels and space
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
-                 track_running_stats: bool = False, device: Any = None, dtype: Any = None, *, bias: bool = True) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype, bias=bias)
+                 track_running_stats: bool = False, device: Any = None, dtype: Any = None, *,
+                 bias: bool = True) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype,
+                         bias=bias)
 
     def _get_no_batch_dim(self) -> int:
         return self._dims
@@ -39,23 +41,28 @@ class _InstanceNorm(_NormBase):
             if found:
                 names, klass = " and ".join(f'"{k}"' for k in found), type(self).__name__
                 error_msgs.append(
-                    f"Unexpected running stats buffer(s) {names} for {klass} with track_running_stats=False. If state_dict is "
-                    f"a checkpoint saved before 0.4.0, this may be expected because {klass} does not track running stats by "
+                    f"Unexpected running stats buffer(s) {names} for {klass} with track_running_stats=False. If "
+                    "state_dict is "
+                    f"a checkpoint saved before 0.4.0, this may be expected because {klass} does not track running "
+                    "stats by "
                     "default since 0.4.0. Please remove these keys from state_dict. If the running stats are actually "
                     f"needed, instead set track_running_stats=True in {klass} to enable them. See the documentation of "
                     f"{klass} for details.")
                 for key in found:
                     state_dict.pop(key)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+                                      error_msgs)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         feature_dim = input.dim() - self._get_no_batch_dim()
         if input.size(feature_dim) != self.num_features:
             if self.affine:
-                raise ValueError(f"expected input's size at dim={feature_dim} to match num_features ({self.num_features}), "
+                raise ValueError(f"expected input's size at dim={feature_dim} to match num_features "
+                                 f"({self.num_features}), "
                                  f"but got: {input.size(feature_dim)}.")
-            warnings.warn(f"input's size at dim={feature_dim} does not match num_features. You can silence this warning by "
+            warnings.warn(f"input's size at dim={feature_dim} does not match num_features. You can silence this "
+                          "warning by "
                           "not passing in num_features, which is not used because affine=False", stacklevel=2)
         if feature_dim == 0:
             return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)

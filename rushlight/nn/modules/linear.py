@@ -28,7 +28,10 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """y = x W^T + b: (*, in_features) -> (*, out_features). Weight and bias start as U(-k, k), k = 1 / sqrt(in_features)."""
+    """y = x W^T + b: (*, in_features) -> (*, out_features).
+
+    Weight and bias start as U(-k, k), k = 1 / sqrt(in_features).
+    """
 
     __constants__ = ["in_features", "out_features"]
     in_features: int
@@ -105,7 +108,8 @@ class Bilinear(Module):
         return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        return (f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
+        return (f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+                f"out_features={self.out_features}, "
                 f"bias={self.bias is not None}")
 
 
@@ -137,6 +141,7 @@ class LazyLinear(LazyModuleMixin, Linear):
                 self.reset_parameters()
         if self.in_features == 0:  # the weight came from a state_dict
             if input.shape[-1] != self.weight.shape[-1]:
-                raise AssertionError(f"The in_features inferred from input: {input.shape[-1]} is not equal to in_features "
+                raise AssertionError(f"The in_features inferred from input: {input.shape[-1]} is not equal to "
+                                     "in_features "
                                      f"from self.weight: {self.weight.shape[-1]}")
             self.in_features = input.shape[-1]

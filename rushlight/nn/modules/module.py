@@ -19,8 +19,7 @@ from . import _call
 from ._call import note_module
 from ._convert import ConvertMethods
 from ._hooks import HookMethods, add_hook
-from ._state import EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX
-from ._state import StateMethods, _IncompatibleKeys
+from ._state import StateMethods
 from ._tables import ABSENT, CallHookDict, HookDict, MemberDict, active_hooks, mutation_epoch
 
 __all__ = [
@@ -64,7 +63,7 @@ def typename(value: Any) -> str:
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> Any:
-    """`hook(module, name, buffer)` runs before any module registers a buffer; what it returns (unless None) replaces it."""
+    """`hook(module, name, buffer)` runs before any module registers a buffer; a result replaces it."""
     return add_hook(_global_buffer_registration_hooks, hook)
 
 
@@ -173,7 +172,7 @@ def _registered(hooks: HookDict, module: Module, name: str, value: Any) -> Any:
 
 
 class Module(HookMethods, StateMethods, ConvertMethods):
-    """Base class for all neural network modules: assign Parameters, buffers and Modules as attributes, define `forward`."""
+    """Base class of neural network modules: assign Parameters and Modules as attributes and define `forward`."""
 
     dump_patches: bool = False
     _version: int = 1
@@ -193,7 +192,8 @@ class Module(HookMethods, StateMethods, ConvertMethods):
                 raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument "
                                 f"'{next(iter(kwargs))}'")
             if args:
-                raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were "
+                raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} "
+                                "were "
                                 "given")
         attributes = self.__dict__
         if "_parameters" in attributes:  # a second __init__ starts afresh
@@ -315,7 +315,8 @@ class Module(HookMethods, StateMethods, ConvertMethods):
 
     def _set_buffer(self, name: str, value: Any) -> None:
         if value is not None and not isinstance(value, Tensor) and not hasattr(value, "__torch_function__"):
-            raise TypeError(f"cannot assign '{typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None "
+            raise TypeError(f"cannot assign '{typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or "
+                            "None "
                             "expected)")
         persistent = value.persistent if isinstance(value, Buffer) \
             else name not in self.__dict__.get("_non_persistent_buffers_set", ())
@@ -360,10 +361,14 @@ class Module(HookMethods, StateMethods, ConvertMethods):
         for key in _MEMBER_TABLES:
             if key in attributes:
                 _own(self, key)
-        for key, cls in _HOOK_TABLES.items():
+        for key in _HOOK_TABLES:
             table = attributes.get(key)
-            if table is not None and type(table) is not cls:
-                attributes[key] = cls(table)
+            if table is not None and not table:
+                del attributes[key]
+            elif table is not None and not isinstance(table, HookDict):
+                # From a pickle. Handles hold it by identity, so it stays; calls must look into it from now on.
+                active_hooks.add(id(self))
+        mutation_epoch[0] += 1
 
     def __delattr__(self, name: str) -> None:
         attributes = self.__dict__
@@ -444,7 +449,8 @@ class Module(HookMethods, StateMethods, ConvertMethods):
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_name(name, "buffer", "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor) and not hasattr(tensor, "__torch_function__"):
-            raise TypeError(f"cannot assign '{typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)")
+            raise TypeError(f"cannot assign '{typename(tensor)}' object to buffer '{name}' (torch Tensor or None "
+                            "required)")
         _own(self, "_buffers")[name] = _registered(_global_buffer_registration_hooks, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -458,11 +464,14 @@ class Module(HookMethods, StateMethods, ConvertMethods):
         self._check_name(name, "parameter", "_parameters")
         if param is not None:
             if not isinstance(param, Parameter):
-                raise TypeError(f"cannot assign '{typename(param)}' object to parameter '{name}' (torch.nn.Parameter or "
+                raise TypeError(f"cannot assign '{typename(param)}' object to parameter '{name}' (torch.nn.Parameter "
+                                "or "
                                 "None required)")
             if param.grad_fn:
-                raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created "
-                                 f"explicitly. To express '{name}' as a function of another Tensor, compute the value in "
+                raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
+                                 "created "
+                                 f"explicitly. To express '{name}' as a function of another Tensor, compute the value "
+                                 "in "
                                  "the forward() method.")
             param = _registered(_global_parameter_registration_hooks, self, name, param)
         _own(self, "_parameters")[name] = param
@@ -616,8 +625,10 @@ class Module(HookMethods, StateMethods, ConvertMethods):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients of all parameters, or fills them with zeros."""
         if getattr(self, "_is_replica", False):
-            warnings.warn("Calling .zero_grad() from a module created with nn.DataParallel() has no effect. The parameters "
-                          "are copied (in a differentiable manner) from the original module. This means they are not leaf "
+            warnings.warn("Calling .zero_grad() from a module created with nn.DataParallel() has no effect. The "
+                          "parameters "
+                          "are copied (in a differentiable manner) from the original module. This means they are not "
+                          "leaf "
                           "nodes in autograd and so don't accumulate gradients. If you need gradients in your forward "
                           "method, consider using autograd.grad instead.", stacklevel=2)
         for parameter in self.parameters():

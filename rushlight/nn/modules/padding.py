@@ -1,4 +1,4 @@
-"""Padding layers. `padding` is a number for all sides or (left, right, top, bottom, front, back), last dimension first."""
+"""Padding layers. `padding` is a number for all sides or (left, right, top, bottom, front, back)."""
 
 from __future__ import annotations
 

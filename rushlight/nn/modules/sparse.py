@@ -106,7 +106,8 @@ class Embedding(_Table):
                         sparse: bool = False) -> Any:
         """An Embedding over the given 2-dimensional table; with `freeze` (the default) it is not trained."""
         rows, columns = _rows_and_columns(embeddings)
-        return cls(num_embeddings=rows, embedding_dim=columns, _weight=embeddings, _freeze=freeze, padding_idx=padding_idx,
+        return cls(num_embeddings=rows, embedding_dim=columns, _weight=embeddings, _freeze=freeze,
+                   padding_idx=padding_idx,
                    max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
@@ -161,7 +162,8 @@ class EmbeddingBag(_Table):
                         sparse: bool = False, include_last_offset: bool = False, padding_idx: int | None = None) -> Any:
         """An EmbeddingBag over the given 2-dimensional table; with `freeze` (the default) it is not trained."""
         rows, columns = _rows_and_columns(embeddings)
-        bag = cls(num_embeddings=rows, embedding_dim=columns, _weight=embeddings, max_norm=max_norm, norm_type=norm_type,
+        bag = cls(num_embeddings=rows, embedding_dim=columns, _weight=embeddings, max_norm=max_norm,
+                  norm_type=norm_type,
                   scale_grad_by_freq=scale_grad_by_freq, mode=mode, sparse=sparse,
                   include_last_offset=include_last_offset, padding_idx=padding_idx)
         bag.weight.requires_grad = not freeze

@@ -13,7 +13,7 @@ __all__ = ["Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"]
 
 
 class Upsample(Module):
-    """Resizes (N, C, *) to `size` or by `scale_factor`: nearest, nearest-exact, linear, bilinear, bicubic, trilinear."""
+    """Resizes (N, C, *) to `size` or by `scale_factor`: nearest, nearest-exact, linear, bi- or trilinear, bicubic."""
 
     __constants__ = ["size", "scale_factor", "mode", "align_corners", "name", "recompute_scale_factor"]
     _state_defaults = {"recompute_scale_factor": True}  # what pickles of before it existed did

@@ -32,8 +32,10 @@ def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0, e
         norms = [rushlight.linalg.vector_norm(t, norm_type) for t in given]
         total = rushlight.linalg.vector_norm(rushlight.stack([n.to(device) for n in norms]), norm_type)
         if error_if_nonfinite and not bool(rushlight.isfinite(total)):
-            raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
-                               "cannot be clipped. To disable this error and scale the gradients by the non-finite norm "
+            raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
+                               "so it "
+                               "cannot be clipped. To disable this error and scale the gradients by the non-finite "
+                               "norm "
                                "anyway, set `error_if_nonfinite=False`")
         return total
 

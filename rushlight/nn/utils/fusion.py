@@ -45,7 +45,8 @@ def _fused_copy(layer: Any, bn: Any, transpose: bool) -> Any:
     if bn.running_mean is None or bn.running_var is None:
         raise AssertionError("bn.running_mean and bn.running_var must not be None")
     fused = copy.deepcopy(layer)
-    fused.weight, fused.bias = _fuse(fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias,
+    fused.weight, fused.bias = _fuse(fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight,
+                                     bn.bias,
                                      1 if transpose else 0)
     return fused
 

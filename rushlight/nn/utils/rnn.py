@@ -20,7 +20,7 @@ class PackedSequence_(NamedTuple):
 
 
 class PackedSequence(PackedSequence_):
-    """`data`: the elements step by step; `batch_sizes`: how many sequences still run at each step (int64, on the CPU)."""
+    """`data`: the elements step by step; `batch_sizes`: how many sequences still run at each step (int64, CPU)."""
 
     def __new__(cls, data: Any, batch_sizes: Tensor | None = None, sorted_indices: Tensor | None = None,
                 unsorted_indices: Tensor | None = None) -> Any:
@@ -107,12 +107,16 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
 def _check_lengths(lengths: list[int], steps: int, batch: int, enforce_sorted: bool) -> None:
     if len(lengths) != batch:
-        raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} (batch_size={batch})")
+        raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} "
+                           f"(batch_size={batch})")
     if any(n <= 0 for n in lengths):
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
+        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is "
+                           "<= 0")
     if enforce_sorted and any(a < b for a, b in zip(lengths, lengths[1:], strict=False)):
-        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
-                           "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement "
+        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can "
+                           "pass "
+                           "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this "
+                           "requirement "
                            "if you do not need ONNX exportability.")
     if lengths[0] > steps:
         raise RuntimeError(f"Expected every length to be at most the padded length {steps}, but got {lengths[0]}")
@@ -150,13 +154,15 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
     steps, batch = len(running), running[0]
     if total_length is not None:
         if total_length < steps:
-            raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but got "
+            raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but "
+                             "got "
                              f"total_length={total_length} and max sequence length being {steps}")
         steps = total_length
     data = sequence.data
     elements = data.shape[0]  # one more row, of padding, follows them
     starts = [sum(running[:t]) for t in range(len(running))]
-    rows = [starts[t] + b if t < len(running) and b < running[t] else elements for t in range(steps) for b in range(batch)]
+    running_at = running + [0] * (steps - len(running))
+    rows = [starts[t] + b if b < running_at[t] else elements for t in range(steps) for b in range(batch)]
     padding = data.new_full((1, *data.shape[1:]), padding_value)
     index = rushlight.tensor(rows, dtype=rushlight.int64, device=data.device)
     padded = rushlight.cat([data, padding]).index_select(0, index).reshape(steps, batch, *data.shape[1:])
