@@ -224,6 +224,9 @@ def _numpy_function(v: Variant) -> Callable[..., None]:
         for a in n.args:
             if isinstance(a, E.Expr):
                 last[id(a)] = k
+    for root in outputs.values():
+        if root.op == "arg":           # an old value that is stored elsewhere: it is read at the very end
+            last[id(root)] = len(nodes)
     goal = {}                          # node -> the output array that it may be written to straight away
     for name, root in outputs.items():
         old = id(E.arg(name))
@@ -272,11 +275,14 @@ def _numpy_function(v: Variant) -> Callable[..., None]:
                 free[d[0]].append(d)
         else:
             scope[f"_{p.ufunc}"] = getattr(np, p.ufunc)
-            lines.append(f"    _{p.ufunc}({', '.join(operands)}, {target})")
+            lines.append(f"    _{p.ufunc}({', '.join(operands)}, out={target})")
         place[id(n)] = target
-    for name, root in outputs.items():
-        if place[id(root)] != name:
-            lines.append(f"    copyto({name}, {place[id(root)]})")
+    stores = {name: place[id(root)] for name, root in outputs.items() if place[id(root)] != name}
+    for name, source in stores.items():
+        if source in outputs and source != goal.get(id(outputs[name])):      # overwritten itself by another store
+            stores[name] = temporary("t")
+            lines.append(f"    copyto({stores[name]}, {source})")
+    lines += [f"    copyto({name}, {source})" for name, source in stores.items()]
     head = f"def run({', '.join((*v.reads, *v.hoisted))}, scratch):"
     return _define("\n".join([head, *lines]), "run", scope)
 
@@ -355,12 +361,15 @@ def _evaluate_tensors(outputs: Mapping[str, E.Expr], values: Mapping[str, Any]) 
     import operator
 
     import rushlight as torch
+    param = values["param"]
     table: dict[str, Callable] = {
         "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
         "pow": operator.pow, "abs": abs, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
         "eq": operator.eq, "ne": operator.ne, "and": operator.and_, "or": operator.or_, "not": operator.invert,
         "minimum": lambda x, y: torch.minimum(x, y) if _both(torch, x, y) else x.clamp(max=y),
-        "maximum": lambda x, y: torch.maximum(x, y) if _both(torch, x, y) else x.clamp(min=y)}
+        "maximum": lambda x, y: torch.maximum(x, y) if _both(torch, x, y) else x.clamp(min=y),
+        # two numbers would give a tensor of the default dtype
+        "where": lambda c, x, y: torch.where(c, x if isinstance(x, torch.Tensor) else torch.full_like(param, x), y)}
     got: dict[int, Any] = {}
     for n in E.postorder(*outputs.values()):
         if n.op == "arg":

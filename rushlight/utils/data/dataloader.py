@@ -145,7 +145,8 @@ class DataLoader(Generic[_T_co]):
         """Nothing to warn about while all loading is done in this process."""
 
 
-def _check_worker_options(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:
+def _check_worker_options(num_workers: int, timeout: float, prefetch_factor: int | None,
+                          persistent_workers: bool) -> None:
     if num_workers < 0:
         raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
     if timeout < 0:

@@ -190,7 +190,8 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
         lengths = sizes
         for i, size in enumerate(sizes):
             if size == 0:
-                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2)
+                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.",
+                              stacklevel=2)
     if sum(lengths) != n:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     order = torch.randperm(n, generator=generator).tolist()
