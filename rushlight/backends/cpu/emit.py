@@ -116,7 +116,8 @@ class Fn:
         steps = ", ".join(f"i64 {i}" for i in range(lanes))
         return self.op(f"icmp slt <{lanes} x i64> <{steps}>, {self.splat('i64', lanes, count)}")
 
-    def masked_load(self, vec: str, scalar: str, ptr: str, mask: str, lanes: int, other: str = "zeroinitializer") -> str:
+    def masked_load(self, vec: str, scalar: str, ptr: str, mask: str, lanes: int,
+                    other: str = "zeroinitializer") -> str:
         size = _BITS[scalar] // 8
         return self.op(f"call {vec} @llvm.masked.load.v{lanes}{_short(scalar)}.p0(ptr {ptr}, i32 {size}, "
                        f"<{lanes} x i1> {mask}, {vec} {other})")
@@ -174,9 +175,11 @@ class Fn:
     def text(self) -> str:
         args = ", ".join(f"{t} %{n}" for t, n in self.args)
         head = "define internal void" if self.internal else "define void"
-        attrs = 'nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"' + (" noinline" if self.internal else "")
-        return "\n".join([f"{head} @{self.name}({args}) {attrs} {{", "entry:", *self.entry, "  br label %start", "start:",
-                          *self.body, "  ret void", "}"])
+        attrs = 'nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
+        if self.internal:
+            attrs += " noinline"
+        return "\n".join([f"{head} @{self.name}({args}) {attrs} {{", "entry:", *self.entry, "  br label %start",
+                          "start:", *self.body, "  ret void", "}"])
 
 
 def _short(scalar: str) -> str:
@@ -198,7 +201,8 @@ def module(functions: Sequence[Fn], scalars: Sequence[str], lanes: Sequence[int]
         out += [f"declare {v} @llvm.masked.load.{m}.p0(ptr, i32, {k}, {v})",
                 f"declare void @llvm.masked.store.{m}.p0({v}, ptr, i32, {k})"]
         if s in ("float", "double"):
-            out += [f"declare {v} @llvm.fmuladd.{m}({v}, {v}, {v})", f"declare {s} @llvm.fmuladd.{_short(s)}({s}, {s}, {s})",
+            out += [f"declare {v} @llvm.fmuladd.{m}({v}, {v}, {v})",
+                    f"declare {s} @llvm.fmuladd.{_short(s)}({s}, {s}, {s})",
                     f"declare {s} @llvm.vector.reduce.fadd.{m}({s}, {v})"]
-    out += ["declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
+    out.append("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
     return "\n".join(out) + "\n"
