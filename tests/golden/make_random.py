@@ -1,8 +1,9 @@
 """Record what real PyTorch draws, for tests/test_random.py: python tests/golden/make_random.py (needs torch==2.13.0).
 
-random.npz holds, for every case of `cases` (JSON), the numbers that consecutive calls of one method gave on arrays of the
-listed layouts, all from one seed, and a digest of the generator's state afterwards. Half precision is stored as bits.
-Recorded on x86-64 with AVX2 and FMA, on a processor where PyTorch does not draw Bernoulli trials from MKL (AMD).
+random.npz holds, for every case of `cases` (JSON), the numbers that consecutive calls of one method gave on arrays of
+the listed layouts, all from one seed, and a digest of the generator's state afterwards. Half precision is
+stored as bits. Recorded on x86-64 with AVX2 and FMA, on a processor where PyTorch does not draw Bernoulli
+trials from MKL (AMD).
 """
 
 from __future__ import annotations

@@ -105,29 +105,23 @@ class Distributions(MT19937):
     def _fill(self, out: np.ndarray, produce: Callable[[int], np.ndarray]) -> None:
         """Write `produce(n)`, samples in order, into `out` in PyTorch's visiting order."""
         n = out.size
+        view = out if out.flags.c_contiguous else _visit(out)
+        narrow = out.dtype.char in "eE"  # PyTorch's double goes to half precision by way of float: two roundings
         if n <= _CHUNK:
-            self._store(out, produce(n))
+            x = produce(n)
+            if narrow and x.dtype.char == "d":
+                x = x.astype(np.float32)
+            np.copyto(view, x if view.ndim == 1 else x.reshape(view.shape), casting="unsafe")
             return
-        if out.flags.c_contiguous:
-            flat, view = out.reshape(-1), None
-        else:
-            view = _visit(out)
-            flat = view.reshape(-1) if view.flags.c_contiguous else np.empty(n, out.dtype)
-        narrow = out.dtype.char in "eE"
+        dense = view.flags.c_contiguous
+        flat = view.reshape(-1) if dense else np.empty(n, out.dtype)
         for at in range(0, n, _CHUNK):
             x = produce(min(_CHUNK, n - at))
-            if narrow and x.dtype.itemsize == 8:
+            if narrow and x.dtype.char == "d":
                 x = x.astype(np.float32)
             np.copyto(flat[at : at + _CHUNK], x, casting="unsafe")
-        if view is not None and not view.flags.c_contiguous:
+        if not dense:
             view[...] = flat.reshape(view.shape)
-
-    def _store(self, out: np.ndarray, x: np.ndarray) -> None:
-        # PyTorch's double goes to half precision by way of float: two roundings
-        if out.dtype.char in "eE" and x.dtype.char == "d":
-            x = x.astype(np.float32)
-        view = out if out.flags.c_contiguous else _visit(out)
-        np.copyto(view, x.reshape(view.shape), casting="unsafe")
 
     # ---- uniform ----------------------------------------------------------------------------------------------------
 
@@ -138,10 +132,7 @@ class Distributions(MT19937):
         if kind == "f" and low == 0.0 and high == 1.0:  # rand
             if n > _NATIVE and out.flags.c_contiguous and self.natively("uniform32", out, n, 1.0, 0.0):
                 return
-            if n <= 16 and out.ndim == 1:
-                out[...] = self.floats(n)
-            else:
-                self._fill(out, self.floats)
+            self._fill(out, self.floats)
             return
         if out.dtype.kind == "c":
             if out.size:
@@ -310,12 +301,21 @@ class Distributions(MT19937):
         if not 0 <= p <= 1:
             raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
         if n:
-            # u < p, u with 53 random bits, is decided on the integers behind u
-            high, low = divmod(math.ceil(p * 2.0**53), 1 << 32)
+            high, low = _edge(p)
             if kind in _TRIALS and n > _NATIVE and out.flags.c_contiguous:
-                if self.natively(_TRIALS[kind], out, 2 * n, high, low):
+                if self.natively(_TRIALS[kind], out, 2 * n, high, low, *((1.0,) if kind == "f" else ())):
                     return
             self._fill(out, self._trials(high, low))
+
+    @locked
+    def dropout_mask_(self, out: np.ndarray, p: float) -> None:
+        """What dropout multiplies by: 0 with probability `p`, else 1 / (1 - p) in out's dtype. For 0 < p < 1."""
+        n, kept = out.size, np.float32(1) / np.float32(1 - p)
+        if out.dtype.char == "f" and n > _NATIVE and out.flags.c_contiguous:
+            if self.natively("trials32", out, 2 * n, *_edge(1 - p), float(kept)):
+                return
+        self.bernoulli_(out, 1 - p)
+        out *= out.dtype.type(1.0 / (1 - p) if out.dtype.char == "d" else kept)
 
     def _trials(self, high: int, low: int) -> Callable[[int], np.ndarray]:
         """A maker of booleans: whether an element's two words, 21 and 32 bits, are below (high, low)."""
@@ -350,6 +350,7 @@ class Distributions(MT19937):
             raise RuntimeError(
                 "Expected p_in >= 0 && p_in <= 1 to be true, but got false: bernoulli expects probabilities in [0, 1]"
             )
+        _visit(out)
         p = np.broadcast_to(p, out.shape)
         axes = visiting_order(out, p)
         view, p = out.transpose(axes), p.transpose(axes)
@@ -411,7 +412,11 @@ class Distributions(MT19937):
             return
         span = last - low + 1
         # PyTorch takes two words from 2**28 on, to keep the skew of the remainder small
-        self._fill(out, lambda n: self._residues(n, span, low, span >= 1 << 28))
+        wide = span >= 1 << 28
+        if not wide and kind in "lq" and out.itemsize == 8 and out.size > _NATIVE and out.flags.c_contiguous:
+            if self.natively("residues", out, out.size, span, low):
+                return
+        self._fill(out, lambda n: self._residues(n, span, low, wide))
 
     def _residues(self, n: int, modulus: int, base: int, wide: bool) -> np.ndarray:
         if not wide:
@@ -511,6 +516,11 @@ class Distributions(MT19937):
                 return fma(boxmuller.libm("tan", math.pi * (self.doubles(n) - 0.5), exact), sigma, median)
 
             self._fill(out, produce)
+
+
+def _edge(p: float) -> tuple[int, int]:
+    """u < p, u with 53 random bits, is decided on the integers behind: 21 high bits and 32 low ones of the threshold."""
+    return divmod(math.ceil(p * 2.0**53), 1 << 32)
 
 
 def _visit(out: np.ndarray) -> np.ndarray:

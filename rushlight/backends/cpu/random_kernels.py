@@ -17,7 +17,7 @@ from rushlight.backends.cpu import cephes
 
 __all__ = ["kernel", "COST"]
 
-VERSION = 2
+VERSION = 3
 enabled = True  # tests turn it off to compare with NumPy
 
 _PATIENCE_COLD, _PATIENCE_WARM = 40e6, 2e6  # ns lost before loading, without and with llvmlite already in the process
@@ -33,7 +33,8 @@ _SIGNATURES = {
     "doubles": (_P, _N, _P, _N),
     "normal32": (_P, _N, _P, _N, _F, _F),
     "trials": (_P, _N, _P, _N, _U, _U),
-    "trials32": (_P, _N, _P, _N, _U, _U),
+    "trials32": (_P, _N, _P, _N, _U, _U, _F),
+    "residues": (_P, _N, _P, _N, _U, _N),
     "transform32": (_P, _N, _F, _F),
     "normal64": (_P, _N, _D, _D),
     "pairs": (_P, _P, _P, _N),
@@ -46,7 +47,7 @@ _SIGNATURES = {
 # ns that NumPy loses a call and an element
 COST = {
     "words": (2e3, 2.5), "uniform32": (4e3, 4.0), "doubles": (6e3, 6.0), "normal32": (8e4, 30.0), "trials": (8e3, 6.0),
-    "trials32": (8e3, 6.0), "transform32": (8e4, 30.0), "normal64": (2e3, 100.0), "pairs": (2e3, 200.0),
+    "trials32": (8e3, 6.0), "residues": (6e3, 4.0), "transform32": (8e4, 30.0), "normal64": (2e3, 100.0), "pairs": (2e3, 200.0),
     "shuffle": (0.0, 100.0), "log": (0.0, 60.0), "log1p": (0.0, 60.0), "exp": (0.0, 60.0), "tan": (0.0, 60.0),
 }  # fmt: skip
 
@@ -330,7 +331,7 @@ def _doubles(b: _Body) -> None:
 
 
 def _trials(kind: str, one: str, zero: str, align: int) -> Callable[[_Body], None]:
-    """Bernoulli trials: (high, low) of an element's words under (%high, %low) is a success."""
+    """Bernoulli trials: (high, low) of an element's words under (%high, %low) is a success, written as `one`."""
 
     def emit_trials(b: _Body) -> None:
         b.do(f"%pairs = alloca [{2 * _CHUNK} x i32], align 64")
@@ -342,7 +343,7 @@ def _trials(kind: str, one: str, zero: str, align: int) -> Callable[[_Body], Non
                 edge, rest = _spread(b, "i32", "%high", lanes), _spread(b, "i32", "%low", lanes)
                 tie = b(f"and {m} {b(f'icmp eq {w} {high}, {edge}')}, {b(f'icmp ult {w} {low}, {rest}')}")
                 yes = b(f"or {m} {b(f'icmp ult {w} {high}, {edge}')}, {tie}")
-                x = b(f"select {m} {yes}, {v} {_splat(kind, one, lanes)}, {v} {_splat(kind, zero, lanes)}")
+                x = b(f"select {m} {yes}, {v} {_spread(b, kind, one, lanes)}, {v} {_splat(kind, zero, lanes)}")
                 b.do(f"store {v} {x}, ptr {b.at(kind, '%out', b(f'add i64 {first}, {i}'))}, align {align}")
 
             b.lanes("0", count, 16, decide)
@@ -351,6 +352,26 @@ def _trials(kind: str, one: str, zero: str, align: int) -> Callable[[_Body], Non
         _finish(b)
 
     return emit_trials
+
+
+def _residues(b: _Body) -> None:
+    """int64 of word mod %modulus + %base. The quotient of 32-bit integers, divided in float64, truncates rightly."""
+    b.do(f"%drawn = alloca [{_CHUNK} x i32], align 64")
+
+    def use(base: str, first: str, count: str) -> None:
+        def divide(i: str, lanes: int) -> None:
+            w, q, v = _vector("i32", lanes), _vector("i64", lanes), _vector("double", lanes)
+            x = b(f"load {w}, ptr {b.at('i32', '%drawn', i)}, align 4")
+            m = _spread(b, "i32", "%modulus", lanes)
+            ratio = b(f"fdiv {v} {b(f'uitofp {w} {x} to {v}')}, {b(f'uitofp {w} {m} to {v}')}")
+            rest = _op(b, "sub", x, _op(b, "mul", b(f"fptoui {v} {ratio} to {w}"), m, lanes), lanes)
+            y = b(f"add {q} {b(f'zext {w} {rest} to {q}')}, {_spread(b, 'i64', '%base', lanes)}")
+            b.do(f"store {q} {y}, ptr {b.at('i64', '%out', b(f'add i64 {first}, {i}'))}, align 8")
+
+        b.lanes("0", count, 8, divide)
+
+    _in_chunks(b, use, 1, "%drawn")
+    _finish(b)
 
 
 def _normal32(b: _Body) -> None:
@@ -543,7 +564,8 @@ def emit() -> str:
         "doubles": (drawing, _doubles),
         "normal32": (f"{drawing}, float %mean, float %std", _normal32),
         "trials": (f"{drawing}, i32 %high, i32 %low", _trials("i8", "1", "0", 1)),
-        "trials32": (f"{drawing}, i32 %high, i32 %low", _trials("float", _f32(1.0), _f32(0.0), 4)),
+        "trials32": (f"{drawing}, i32 %high, i32 %low, float %one", _trials("float", "%one", _f32(0.0), 4)),
+        "residues": (f"{drawing}, i32 %modulus, i64 %base", _residues),
         "transform32": ("ptr %data, i64 %n, float %mean, float %std", _transform32),
         "normal64": ("ptr %data, i64 %n, double %mean, double %std", _normal64),
         "pairs": ("ptr noalias %u, ptr noalias %cosines, ptr noalias %sines, i64 %n", _pairs),
