@@ -252,14 +252,14 @@ def test_step_hooks_run_in_order_and_may_change_the_arguments():
         seen.append("closure")
         return 5.0
     handles = [
-        register_optimizer_step_pre_hook(lambda o, args, kw: seen.append(("global before", o is optimizer, args[1:], kw))),
+        register_optimizer_step_pre_hook(lambda o, args, kw: seen.append(("global", o is optimizer, args[1:], kw))),
         optimizer.register_step_pre_hook(lambda o, args, kw: seen.append("before")),
         optimizer.register_step_pre_hook(lambda o, args, kw: ((args[0], closure), {})),
         optimizer.register_step_post_hook(lambda o, args, kw: seen.append(("after", args[1:]))),
         register_optimizer_step_post_hook(lambda o, args, kw: seen.append("global after")),
     ]
     assert optimizer.step() == 5.0
-    assert seen == [("global before", True, (), {}), "before", "closure", ("after", (closure,)), "global after"]
+    assert seen == [("global", True, (), {}), "before", "closure", ("after", (closure,)), "global after"]
     for h in handles:
         h.remove()
     seen.clear()

@@ -1,7 +1,7 @@
 """What tests and make_optim.py run alike on Rushlight and on PyTorch: optimizers, schedules, orders of samples.
 
-Every function takes the library and returns plain lists of numbers. Gradients come from a fixed formula in NumPy, so that
-nothing but the optimizer is compared.
+Every function takes the library and returns plain lists of numbers. Gradients come from a fixed formula in NumPy, so
+that nothing but the optimizer is compared.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ SCHEDULES: list[tuple[str, dict[str, Any]]] = [
     ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 3, "step_size_down": 4, "mode": "triangular2"}),
     ("CyclicLR", {"base_lr": [0.01, 0.02], "max_lr": 0.1, "step_size_up": 4, "mode": "exp_range", "gamma": 0.97}),
     ("OneCycleLR", {"max_lr": [0.1, 0.2], "total_steps": 14}),
-    ("OneCycleLR", {"max_lr": 0.1, "epochs": 2, "steps_per_epoch": 7, "anneal_strategy": "linear", "three_phase": True}),
+    ("OneCycleLR", {"max_lr": 0.1, "epochs": 2, "steps_per_epoch": 7, "anneal_strategy": "linear",
+                    "three_phase": True}),
 ]
 
 
@@ -138,7 +139,8 @@ def orders() -> dict[str, Callable[[Any], Any]]:
         "RandomSampler, replacement": sample("RandomSampler", range(19), replacement=True, num_samples=70),
         "SubsetRandomSampler": sample("SubsetRandomSampler", [3, 1, 4, 15, 9, 2, 6]),
         "WeightedRandomSampler": sample("WeightedRandomSampler", [0.1, 3.0, 0.0, 2.0], 12),
-        "WeightedRandomSampler, no replacement": sample("WeightedRandomSampler", [0.1, 3.0, 1.0, 2.0], 4, replacement=False),
+        "WeightedRandomSampler, no replacement": sample("WeightedRandomSampler", [0.1, 3.0, 1.0, 2.0], 4,
+                                                        replacement=False),
         "DistributedSampler": sample("DistributedSampler", range(19), num_replicas=4, rank=2, seed=3),
         "random_split": lambda lib: [s.indices for s in lib.utils.data.random_split(range(17), [0.5, 0.3, 0.2])],
         "random_split, generator": lambda lib: [

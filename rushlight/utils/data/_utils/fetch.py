@@ -72,8 +72,9 @@ class _MapDatasetFetcher(_BaseDatasetFetcher):
             return None
         if hasattr(source, "__getitems__") or not isinstance(keys, list) or not keys:
             return None
-        if any(type(t) is not torch.Tensor or t.requires_grad or type(t._a) is not np.ndarray for t in source.tensors):
-            return None
+        for t in source.tensors:
+            if type(t) is not torch.Tensor or t.requires_grad or type(t._a) is not np.ndarray or not t._a.size:
+                return None
         try:
             index = np.array([dataset.indices[k] for k in keys] if subset else keys)
             if index.dtype.kind != "i" or index.ndim != 1:
