@@ -10,16 +10,17 @@ from __future__ import annotations
 import contextlib
 import operator
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rushlight.backends.cpu.sampling import CPUStream
 from rushlight.core.device import CPU
 from rushlight.core.device import device as Device
 
 if TYPE_CHECKING:
+    from rushlight.backends.cpu.sampling import CPUStream
     from rushlight.core.tensor import Tensor
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "set_rng_state", "stream", "thread_safe_generator",
 ]  # fmt: skip
 
+_making = threading.Lock()
 DEFAULT_SEED = 67280421310721  # PyTorch's c10::default_rng_seed_val
 
 
@@ -36,14 +38,27 @@ class Generator:
     Pass it as `generator=` to the random functions. RuntimeError for a device that has no generator here.
     """
 
-    __slots__ = ("_stream", "__weakref__")
-    _stream: CPUStream
+    __slots__ = ("_made", "_seed", "__weakref__")
+    _made: CPUStream | None  # made by the first draw: what draws is not loaded by `import rushlight`
+    _seed: int  # counts until then
 
     def __init__(self, device: Device | str | None = "cpu") -> None:
         kind = "cpu" if device is None else Device(device).type
         if kind != "cpu":
             raise RuntimeError(f"Generator: expected device 'cpu', got '{device}', which has no random stream here")
-        self._stream = CPUStream(DEFAULT_SEED)
+        self._made, self._seed = None, DEFAULT_SEED
+
+    @property
+    def _stream(self) -> CPUStream:
+        made = self._made
+        if made is None:
+            from rushlight.backends.cpu.sampling import CPUStream
+
+            with _making:
+                made = self._made
+                if made is None:
+                    made = self._made = CPUStream(self._seed)
+        return made
 
     @property
     def device(self) -> Device:
@@ -63,8 +78,13 @@ class Generator:
                 "Overflow when unpacking long long: expected a seed in [-0x8000_0000_0000_0000, 0xffff_ffff_ffff_ffff]"
                 f", got {seed}"
             )
-        with self._stream.lock:
-            self._stream.seed(seed & 0xFFFFFFFFFFFFFFFF)
+        seed &= 0xFFFFFFFFFFFFFFFF
+        with _making:
+            self._seed = seed
+            if self._made is None:
+                return self
+        with self._made.lock:
+            self._made.seed(seed)
         return self
 
     def seed(self) -> int:
@@ -75,7 +95,7 @@ class Generator:
 
     def initial_seed(self) -> int:
         """The seed that this stream started from."""
-        return self._stream.initial_seed
+        return self._seed if self._made is None else self._made.initial_seed
 
     def get_state(self) -> Tensor:
         """The state as a uint8 tensor of 5056 elements, PyTorch's layout."""
@@ -133,12 +153,11 @@ def stream(generator: Generator | None = None) -> CPUStream:
     Its methods (`uniform_`, `normal_`, `bernoulli_`, `random_`, `randperm`, `multinomial`, ...) work on ndarrays.
     """
     if generator is None:
-        return default_generator._stream
-    try:
-        return generator._stream
-    except AttributeError:
+        generator = default_generator
+    elif not isinstance(generator, Generator):
         given = type(generator).__name__
-        raise TypeError(f"argument 'generator' must be a torch.Generator or None, not {given}") from None
+        raise TypeError(f"argument 'generator' must be a torch.Generator or None, not {given}")
+    return generator._made or generator._stream
 
 
 def manual_seed(seed: int) -> Generator:

@@ -519,7 +519,7 @@ class Distributions(MT19937):
 
 
 def _edge(p: float) -> tuple[int, int]:
-    """u < p, u with 53 random bits, is decided on the integers behind: 21 high bits and 32 low ones of the threshold."""
+    """The threshold of u < p on the 53 random bits behind u: its 21 high bits and its 32 low ones."""
     return divmod(math.ceil(p * 2.0**53), 1 << 32)
 
 
