@@ -183,6 +183,16 @@ def test_state_round_trip_at_every_kind_of_position(position, path):
         same(s.words(2000).copy(), expected)
 
 
+@pytest.mark.parametrize("begun", [0, 1, 300, 623])
+def test_a_restored_stream_reports_the_state_of_an_uninterrupted_one(begun, path):
+    whole, restored = stream(4), stream(0)
+    whole.words(624 + begun)
+    restored.set_state(whole.get_state())
+    for n in (0, 624 - begun, 1, 623, 0, 2000):
+        same(restored.words(n).copy(), whole.words(n).copy())
+        same(restored.get_state(), whole.get_state())
+
+
 def test_words_handed_out_are_not_overwritten_by_later_draws():
     s = stream(5)
     first = s.words(10)
@@ -289,6 +299,30 @@ def test_visiting_order_lets_the_output_decide_and_breaks_ties_by_size():
     out, p = np.empty((3, 4)), np.empty((4, 3)).T
     assert visiting_order(out, p) == [0, 1]
     assert visiting_order(np.broadcast_to(np.empty(1), (3, 4)), p) == [1, 0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n", [5, 200])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_overflow_is_silent_and_infinite(dtype, n, path):
+    s, out = stream(3), np.empty(n, np_dtype(dtype))
+    big = {"float16": 6e4, "float64": 1.7e308}.get(dtype, 3.3e38)
+    for method, args in (
+        ("normal_", (0.0, big)), ("normal_", (big, big)), ("log_normal_", (0.0, 1e3)), ("cauchy_", (0.0, big)),
+        ("exponential_", (1 / big,)), ("normal_", (math.nan, 1.0)),
+    ):  # fmt: skip
+        getattr(s, method)(out, *args)
+        overflowed = ~np.isfinite(out.astype(np.float64))
+        assert overflowed.any() or n == 5, method  # five samples may all fit
+    s.uniform_(out, -big / 2, big / 2)
+    assert np.isfinite(out.astype(np.float64)).all() and (np.abs(out.astype(np.float64)) <= big / 2 * 1.01).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_geometric_beyond_the_integers_is_silent():
+    for dtype in (np.int8, np.int32, np.int64, np.float16):
+        for n in (5, 200):
+            stream(3).geometric_(np.empty(n, dtype), 1e-300)
 
 
 def test_expanded_outputs_are_refused():

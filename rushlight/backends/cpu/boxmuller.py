@@ -44,6 +44,8 @@ def fma(a: np.ndarray, b: float, c: float) -> np.ndarray:
     """a * b + c in float64 with one rounding: Dekker's product and Knuth's sum; exact but for ties of the last step."""
     if c == 0.0 or math.frexp(b)[0] in (0.5, -0.5, 0.0):
         return a * b + c  # the product is exact, or nothing is added
+    if abs(b) > 2.0**900 or abs(c) > 2.0**900:  # splitting would overflow
+        return fma(a, b * 2.0**-100, c * 2.0**-100) * 2.0**100
     p = a * b
     t = a * 134217729.0
     ah = t - (t - a)
@@ -162,7 +164,15 @@ def libm(name: str, x: np.ndarray, exact: bool) -> np.ndarray:
 
 def _one_by_one(name: str, x: np.ndarray) -> np.ndarray:
     """Python's mathematics is the C library's: its bits without llvmlite, at 60 ns an element."""
-    return np.array(list(map(getattr(math, name), x.ravel().tolist())), np.float64).reshape(x.shape)
+    f = _exp if name == "exp" else getattr(math, name)
+    return np.array(list(map(f, x.ravel().tolist())), np.float64).reshape(x.shape)
+
+
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
 
 
 def _exactly(*names: str) -> list[Callable[[np.ndarray], np.ndarray]]:

@@ -13,6 +13,7 @@ tan, which round differently from the C library's as rarely.)
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import warnings
@@ -43,6 +44,7 @@ _LARGEST = {"e": 65504.0, "E": 255 * 2.0**120, "f": (2**24 - 1) * 2.0**104, "d":
 _RANGES = {c: (int(np.iinfo(c).min), int(np.iinfo(c).max)) for c in "bBhHiIlLqQ"} | {"?": (0, 1)}
 _TRIALS = {"f": "trials32", "?": "trials", "B": "trials", "b": "trials"}
 _NATIVE = 16  # beyond, one native call is quicker than several of NumPy's
+_NOTHING = contextlib.nullcontext()
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
@@ -208,15 +210,19 @@ class Distributions(MT19937):
         """Normal with the given mean and standard deviation."""
         if not std >= 0.0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-        n = out.size
-        if n == 0:
+        if out.size == 0:
             return
-        kind = out.dtype.char
-        if kind not in _DIGITS:
-            if out.dtype.kind != "c":
-                raise _not_implemented("normal_kernel_cpu", out)
+        if out.dtype.kind == "c":
             self.normal_(_as_real(out), mean, std / math.sqrt(2))
-        elif n < 16 or not out.flags.c_contiguous:
+        elif out.dtype.char not in _DIGITS:
+            raise _not_implemented("normal_kernel_cpu", out)
+        else:
+            with _guard(abs(mean) + 40 * std, out):  # no sample is 40 deviations away
+                self._normal(out, mean, std)
+
+    def _normal(self, out: np.ndarray, mean: float, std: float) -> None:
+        kind, n = out.dtype.char, out.size
+        if n < 16 or not out.flags.c_contiguous:
             exact = kind == "d"
             self._fill(out, lambda k: self.normals(k, mean, std, exact))
         elif kind == "f":
@@ -469,7 +475,8 @@ class Distributions(MT19937):
         if out.size:
             exact = out.dtype.itemsize == 8
             scale = -1.0 / lambd
-            self._fill(out, lambda n: scale * boxmuller.libm("log1p", -self.doubles(n), exact))
+            with _guard(-40 * scale, out):
+                self._fill(out, lambda n: scale * boxmuller.libm("log1p", -self.doubles(n), exact))
 
     @locked
     def geometric_(self, out: np.ndarray, p: float) -> None:
@@ -486,7 +493,8 @@ class Distributions(MT19937):
                 np.maximum(u, 2.0**-1074, out=u)  # log(0) would warn; the ceiling is beyond every dtype but float64
                 return np.ceil(boxmuller.libm("log", u, True) / rate)
 
-            self._fill(out, produce)
+            with np.errstate(all="ignore"):  # a tiny p exceeds every integer
+                self._fill(out, produce)
 
     @locked
     def log_normal_(self, out: np.ndarray, mean: float = 1.0, std: float = 2.0) -> None:
@@ -497,7 +505,8 @@ class Distributions(MT19937):
             raise _not_implemented("log_normal_cpu", out)
         if out.size:
             exact = out.dtype.itemsize == 8
-            self._fill(out, lambda n: boxmuller.libm("exp", self.normals(n, mean, std, exact), exact))
+            with _guard(math.exp(min(mean + 40 * std, 709.7)) * 1.01, out):
+                self._fill(out, lambda n: boxmuller.libm("exp", self.normals(n, mean, std, exact), exact))
 
     @locked
     def cauchy_(self, out: np.ndarray, median: float = 0.0, sigma: float = 1.0) -> None:
@@ -515,7 +524,13 @@ class Distributions(MT19937):
             def produce(n: int) -> np.ndarray:
                 return fma(boxmuller.libm("tan", math.pi * (self.doubles(n) - 0.5), exact), sigma, median)
 
-            self._fill(out, produce)
+            with _guard(abs(median) + 1e17 * sigma, out):
+                self._fill(out, produce)
+
+
+def _guard(bound: float, out: np.ndarray) -> Any:
+    """Silence overflow where samples as large as `bound` exceed out's dtype; setting NumPy's error state costs 1 us."""
+    return _NOTHING if bound < _LARGEST[out.dtype.char] else np.errstate(all="ignore")
 
 
 def _edge(p: float) -> tuple[int, int]:

@@ -123,7 +123,7 @@ class MT19937:
         return self._seed
 
     def _start(self) -> np.ndarray:
-        """Make the bit generator at the first draw."""
+        """Make the bit generator, at the first draw; returns its memory."""
         from numpy.random import MT19937 as BitGenerator
 
         bits = BitGenerator(0)
@@ -167,7 +167,7 @@ class MT19937:
         words[N] = N
         self._seed = int(record["seed"])
         self._pos = N + 1 - left
-        self._next = following
+        self._next = following if left == 1 else N  # a block that was begun ends with next at its end
         self._block = self._uniform = None
         self.spare = float(record["normal_y"]) if record["normal_valid"] else None
         self.spare_float = float(record["float_y"]) if record["float_valid"] else None
