@@ -11,7 +11,8 @@ On a busy machine two threads can be slower than one: a claimed chunk sits for m
 something else, or the woken worker is put on the caller's own core. So a spinning worker that notices that it was
 descheduled stops spinning for a while; one that wakes on the caller's core takes nothing and tells; and the caller then
 works alone, for 1 to 64 ms in the latter case, and after a wait much longer than a chunk takes for sixteen times that
-wait, which bounds the loss against one thread to about 6 %.
+wait. Jobs that last longer than 0.3 ms wake everybody then: the scheduler will have spread the threads, and a job that
+is long enough gains from its larger share of the machine.
 
 Exports: `rl_parallel(fn, ctx, n, grain)`, `rl_pool_worker(id)` (a worker's whole life), `rl_pool_resize(helpers)`,
 `rl_pool_acquire()`, `rl_pool_release()` (the lock that makes nested and concurrent calls serial), `rl_pool_state()`.
@@ -25,7 +26,8 @@ import sys
 # Words of the shared state; groups that different threads write lie on cache lines of their own.
 TICKET, FN, CTX, N, GRAIN, CHUNKS, DONE, WAITING = 0, 16, 17, 18, 19, 20, 32, 33
 BUSY, SLEEPERS, LIMIT, SPIN, QUIET, JOBS, ALONE, STALLS = 48, 64, 80, 81, 82, 96, 97, 98
-WAITED, HELPED, WAKES, CPU, CROWDED, BACKOFF = 99, 100, 101, 21, 22, 83
+WAITED, HELPED, WAKES, CPU, CROWDED, BACKOFF, LONG = 99, 100, 101, 21, 22, 83, 23
+LONG_NS = 300_000           # a job that lasts longer wakes everybody, whatever the machine is doing
 WORDS = 112
 
 FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
@@ -105,26 +107,8 @@ define void @rl_pool_release() {{
   ret void
 }}
 
-; Make a job current and wake at most %most sleepers. Called with the lock held; returns the job's number, shifted.
-define internal i64 @publish(ptr %fn, ptr %ctx, i64 %n, i64 %grain, i64 %chunks, i64 %most) {{
-  ; Close the old job before its description changes: nothing is claimed from an index of all ones.
-  %prior = load atomic i64, ptr {at(TICKET)} monotonic, align 8
-  %closed = or i64 %prior, 4294967295
-  %old = atomicrmw xchg ptr {at(TICKET)}, i64 %closed seq_cst
-  %cpu = {cpu}
-  %cpu64 = sext i32 %cpu to i64
-  store atomic i64 %cpu64, ptr {at(CPU)} monotonic, align 8
-  store atomic ptr %fn, ptr {at(FN)} monotonic, align 8
-  store atomic ptr %ctx, ptr {at(CTX)} monotonic, align 8
-  store atomic i64 %n, ptr {at(N)} monotonic, align 8
-  store atomic i64 %grain, ptr {at(GRAIN)} monotonic, align 8
-  store atomic i64 %chunks, ptr {at(CHUNKS)} monotonic, align 8
-  store atomic i64 0, ptr {at(DONE)} monotonic, align 8
-  store atomic i64 0, ptr {at(WAITING)} monotonic, align 8
-  %high = and i64 %old, -4294967296
-  %new = add i64 %high, 4294967296
-  store atomic i64 %new, ptr {at(TICKET)} seq_cst, align 8
-  fence seq_cst
+; Wake at most %most sleepers.
+define internal void @rouse(i64 %most) {{
   %asleep = load atomic i64, ptr {at(SLEEPERS)} seq_cst, align 8
   %fewer = icmp slt i64 %asleep, %most
   %count = select i1 %fewer, i64 %asleep, i64 %most
@@ -138,7 +122,34 @@ rouse:
   call void @wake(ptr {at(TICKET, 4)}, i32 %c32)
   br label %end
 end:
-  ret i64 %new
+  ret void
+}}
+
+; Make chunks %start to %chunks of a job current and wake at most %most sleepers. Called with the lock held.
+define internal void @publish(ptr %fn, ptr %ctx, i64 %n, i64 %grain, i64 %chunks, i64 %most,
+    i64 %start, i64 %long) {{
+  ; Close the old job before its description changes: nothing is claimed from an index of all ones.
+  %prior = load atomic i64, ptr {at(TICKET)} monotonic, align 8
+  %closed = or i64 %prior, 4294967295
+  %old = atomicrmw xchg ptr {at(TICKET)}, i64 %closed seq_cst
+  %cpu = {cpu}
+  %cpu64 = sext i32 %cpu to i64
+  store atomic i64 %cpu64, ptr {at(CPU)} monotonic, align 8
+  store atomic ptr %fn, ptr {at(FN)} monotonic, align 8
+  store atomic ptr %ctx, ptr {at(CTX)} monotonic, align 8
+  store atomic i64 %n, ptr {at(N)} monotonic, align 8
+  store atomic i64 %grain, ptr {at(GRAIN)} monotonic, align 8
+  store atomic i64 %chunks, ptr {at(CHUNKS)} monotonic, align 8
+  store atomic i64 %start, ptr {at(DONE)} monotonic, align 8
+  store atomic i64 %long, ptr {at(LONG)} monotonic, align 8
+  store atomic i64 0, ptr {at(WAITING)} monotonic, align 8
+  %high = and i64 %old, -4294967296
+  %next = add i64 %high, 4294967296
+  %new = or i64 %next, %start
+  store atomic i64 %new, ptr {at(TICKET)} seq_cst, align 8
+  fence seq_cst
+  call void @rouse(i64 %most)
+  ret void
 }}
 
 define void @rl_parallel(ptr %fn, ptr %ctx, i64 %n, i64 %grain0) {{
@@ -165,12 +176,27 @@ calm:
 check:
   %tc = call i64 @now()
   %still = icmp slt i64 %tc, %quiet
-  br i1 %still, label %avoid, label %again
+  br i1 %still, label %prefix, label %again
+prefix:                                               ; alone, unless it turns out to last
+  %pi = phi i64 [0, %check], [%pi1, %ptime]
+  call void @run_chunk(ptr %fn, ptr %ctx, i64 %n, i64 %grain, i64 %pi)
+  %pi1 = add i64 %pi, 1
+  %pmore = icmp ult i64 %pi1, %chunks
+  br i1 %pmore, label %ptime, label %avoid
+ptime:
+  %tp = call i64 @now()
+  %pel = sub i64 %tp, %tc
+  %plong = icmp sgt i64 %pel, {LONG_NS}
+  br i1 %plong, label %plock, label %prefix
+plock:
+  %pgot = call i32 @rl_pool_acquire()
+  %pmine = icmp ne i32 %pgot, 0
+  br i1 %pmine, label %begin, label %serial
 avoid:
   %av = load atomic i64, ptr {at(ALONE)} monotonic, align 8
   %av1 = add i64 %av, 1
   store atomic i64 %av1, ptr {at(ALONE)} monotonic, align 8
-  br label %alone
+  ret void
 again:
   store atomic i64 0, ptr {at(QUIET)} monotonic, align 8
   br label %lock
@@ -182,20 +208,25 @@ lock:
 alone:
   br label %serial
 serial:
-  %si = phi i64 [0, %alone], [%si1, %serial]
+  %si = phi i64 [0, %alone], [%pi1, %plock], [%si1, %serial]
   call void @run_chunk(ptr %fn, ptr %ctx, i64 %n, i64 %grain, i64 %si)
   %si1 = add i64 %si, 1
   %more = icmp ult i64 %si1, %chunks
   br i1 %more, label %serial, label %return
 
 begin:
+  %start = phi i64 [0, %lock], [%pi1, %plock]
+  %long0 = phi i64 [0, %lock], [1, %plock]
   %t0 = call i64 @now()
-  %cl = icmp slt i64 %c1, %limit
-  %most = select i1 %cl, i64 %c1, i64 %limit
-  %job = call i64 @publish(ptr %fn, ptr %ctx, i64 %n, i64 %grain, i64 %chunks, i64 %most)
+  %todo = sub i64 %chunks, %start
+  %help = sub i64 %todo, 1
+  %cl = icmp slt i64 %help, %limit
+  %most = select i1 %cl, i64 %help, i64 %limit
+  call void @publish(ptr %fn, ptr %ctx, i64 %n, i64 %grain, i64 %chunks, i64 %most, i64 %start, i64 %long0)
   br label %claim
 claim:
-  %count = phi i64 [0, %begin], [%count1, %work]
+  %count = phi i64 [0, %begin], [%count1, %work], [%count1, %time], [%count1, %renew], [%count1, %renewed]
+  %long = phi i64 [%long0, %begin], [%long, %work], [0, %time], [1, %renew], [1, %renewed]
   %t = atomicrmw add ptr {at(TICKET)}, i64 1 acq_rel
   %idx = and i64 %t, 4294967295
   %left = icmp ult i64 %idx, %chunks
@@ -203,6 +234,31 @@ claim:
 work:
   call void @run_chunk(ptr %fn, ptr %ctx, i64 %n, i64 %grain, i64 %idx)
   %count1 = add i64 %count, 1
+  %islong = icmp ne i64 %long, 0
+  br i1 %islong, label %claim, label %time
+time:
+  %tl = call i64 @now()
+  %el = sub i64 %tl, %t0
+  %lasts = icmp sgt i64 %el, {LONG_NS}
+  br i1 %lasts, label %prolong, label %claim
+prolong:                                              ; give the job a new number: who declined it looks again
+  store atomic i64 1, ptr {at(LONG)} monotonic, align 8
+  %tk0 = load atomic i64, ptr {at(TICKET)} monotonic, align 8
+  br label %renew
+renew:
+  %tk = phi i64 [%tk0, %prolong], [%tk1, %swap]
+  %tki = and i64 %tk, 4294967295
+  %tkleft = icmp ult i64 %tki, %chunks
+  br i1 %tkleft, label %swap, label %claim
+swap:
+  %tkn = add i64 %tk, 4294967296
+  %x = cmpxchg ptr {at(TICKET)}, i64 %tk, i64 %tkn seq_cst monotonic
+  %tk1 = extractvalue {{i64, i1}} %x, 0
+  %won = extractvalue {{i64, i1}} %x, 1
+  br i1 %won, label %renewed, label %renew
+renewed:
+  fence seq_cst
+  call void @rouse(i64 %limit)
   br label %claim
 own:
   %before = atomicrmw add ptr {at(DONE)}, i64 %count seq_cst
@@ -228,8 +284,8 @@ relax:
 tick:
   %ts = call i64 @now()
   %spent = sub i64 %ts, %t1
-  %long = icmp sgt i64 %spent, 30000
-  br i1 %long, label %sleep, label %spin
+  %impatient = icmp sgt i64 %spent, 30000
+  br i1 %impatient, label %sleep, label %spin
 sleep:
   store atomic i64 1, ptr {at(WAITING)} seq_cst, align 8
   fence seq_cst
@@ -285,7 +341,7 @@ retreat:
   store atomic i64 %upto, ptr {at(QUIET)} monotonic, align 8
   br label %tally
 fine:
-  %whole = icmp eq i64 %count, %chunks
+  %whole = icmp eq i64 %count, %todo
   br i1 %whole, label %tally, label %relent
 relent:
   %bohalf = lshr i64 %bo, 1
@@ -294,7 +350,7 @@ relent:
 tally:
   %jobs = load atomic i64, ptr {at(JOBS)} monotonic, align 8
   %jobs1 = add i64 %jobs, 1
-  %others = sub i64 %chunks, %count
+  %others = sub i64 %todo, %count
   %hp = load atomic i64, ptr {at(HELPED)} monotonic, align 8
   %hp1 = add i64 %hp, %others
   store atomic i64 %hp1, ptr {at(HELPED)} monotonic, align 8
@@ -324,7 +380,7 @@ fail:
 set:
   store atomic i64 %helpers, ptr {at(LIMIT)} seq_cst, align 8
   store atomic i64 0, ptr {at(QUIET)} monotonic, align 8
-  %job = call i64 @publish(ptr null, ptr null, i64 0, i64 1, i64 0, i64 1000000)
+  call void @publish(ptr null, ptr null, i64 0, i64 1, i64 0, i64 1000000, i64 0, i64 0)
   call void @rl_pool_release()
   ret i32 1
 }}
@@ -400,7 +456,10 @@ arrived:
   %there = load atomic i64, ptr {at(CPU)} monotonic, align 8
   %shared = icmp eq i64 %here, %there
   %valid = icmp sge i64 %here, 0
-  %crowded = and i1 %shared, %valid
+  %lasting = load atomic i64, ptr {at(LONG)} monotonic, align 8
+  %short = icmp eq i64 %lasting, 0
+  %beside = and i1 %shared, %valid
+  %crowded = and i1 %beside, %short
   br i1 %crowded, label %decline, label %join
 decline:
   store atomic i64 1, ptr {at(CROWDED)} monotonic, align 8

@@ -237,7 +237,7 @@ def native() -> bool:
                 if os.name == "posix" and sys.byteorder == "little":
                     try:
                         _native = _Native()
-                    except (ImportError, RuntimeError, OSError, ValueError) as e:
+                    except (ImportError, RuntimeError, OSError) as e:
                         warnings.warn(f"no native thread pool ({e}): rushlight uses Python threads", RuntimeWarning)
                 _native_tried = True
     return _native is not None
