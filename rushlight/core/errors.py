@@ -1,0 +1,35 @@
+"""Where the user's code stands, and the exceptions PyTorch has beyond Python's own."""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType
+
+__all__ = ["Place", "place", "describe", "OutOfMemoryError"]
+
+Place = tuple[CodeType, int]  # a code object and an instruction in it: cheap to take, resolved to a line when asked
+
+
+class OutOfMemoryError(RuntimeError):
+    """Memory for a tensor could not be had."""
+
+
+def place() -> Place | None:
+    """The innermost frame outside Rushlight, as something that keeps no locals alive."""
+    f = sys._getframe(2)
+    while f is not None:
+        if f.f_globals.get("__name__", "")[:9] != "rushlight":
+            return f.f_code, f.f_lasti
+        f = f.f_back  # type: ignore[assignment]
+    return None
+
+
+def describe(where: Place | None) -> str:
+    """`file:line` of a place."""
+    if where is None:
+        return "an unknown place"
+    code, lasti = where
+    for start, end, line in code.co_lines():
+        if start <= lasti < end and line is not None:
+            return f"{code.co_filename}:{line}"
+    return f"{code.co_filename}:{code.co_firstlineno}"

@@ -1,0 +1,58 @@
+"""The operators: one record each, in one place.
+
+`declare` turns a record into functions, methods, in-place forms, `out=`, operator overloads, old names, tape nodes and tests;
+`expr` is the language of pointwise bodies. The family files (`arithmetic`, `reduce`, `view`, ...) hold nothing but records.
+`load()` imports them all; `function(name)` finds an operator's public function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "create", "copy", "index", "join", "sort", "matmul", "random",
+            "activation", "loss", "norm", "conv", "pool", "embedding", "linalg", "update")
+_loaded: list[bool] = []
+
+
+def load() -> None:
+    """Import every family file (once)."""
+    if _loaded:
+        return
+    _loaded.append(True)
+    from importlib import import_module
+    import_module("rushlight.autograd.engine")
+    for f in FAMILIES:
+        import_module("." + f, __name__)
+    from .declare import install
+    install()
+
+
+_found: dict[str, Callable[..., Any]] = {}
+
+
+def function(name: str) -> Callable[..., Any]:
+    """The public function of an operator: "add", "nn.functional.relu", "linalg.inv", "resize_" (a method). KeyError if there is none."""
+    fn = _found.get(name)
+    if fn is None:
+        fn = _found[name] = record(name).function
+    return fn
+
+
+def record(name: str) -> Any:
+    """The record behind such a name."""
+    from .declare import NAMESPACES
+    load()
+    ns, _, short = name.rpartition(".")
+    for space in (ns,) if ns else ("torch", "Tensor", "nn.functional"):
+        op = NAMESPACES.get(space, {}).get(short)
+        if op is not None:
+            return op
+    raise KeyError(f"no operator {name!r}")
+
+
+def names(namespace: str = "torch") -> list[str]:
+    """The operator names of a namespace."""
+    from .declare import NAMESPACES
+    load()
+    return sorted(NAMESPACES.get(namespace, ()))

@@ -1,0 +1,235 @@
+"""Arithmetic of two operands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..core import dtype as D
+from . import expr as E
+from .declare import pointwise
+
+if TYPE_CHECKING:
+    from ..core.tensor import Tensor
+    Number = int | float | complex
+
+
+def _kind(x: object) -> int:
+    """The category of an array or number."""
+    return D.of(x.dtype).category if hasattr(x, "dtype") else D.number_dtype(x).category
+
+
+def _check_alpha(input, other, alpha):
+    top = max(_kind(input), _kind(other))
+    if isinstance(alpha, bool) and top != D.BOOL:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and top < D.FLOAT:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and top < D.COMPLEX:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+
+
+def _check_sub(input, other, alpha=1):
+    if _kind(input) == D.BOOL and _kind(other) == D.BOOL:
+        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.")
+    if _kind(input) == D.BOOL or _kind(other) == D.BOOL:
+        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+                           "`logical_not()` operator instead.")
+    _check_alpha(input, other, alpha)
+
+
+def _careful(check):
+    """A check that the fast path may skip: floats of one dtype always pass it."""
+    check.integers_only = True
+    return check
+
+
+@pointwise(method=True, inplace=True, operator="add", legacy="input, alpha, other", check=_careful(_check_alpha))
+def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
+    """`input + alpha * other`, element by element, with broadcasting and type promotion."""
+    return input + alpha * other
+
+
+@pointwise(method=True, inplace=True, operator="sub", aliases=("subtract",), legacy="input, alpha, other", check=_careful(_check_sub))
+def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
+    """`input - alpha * other`, element by element."""
+    return input - alpha * other
+
+
+@pointwise(method=True, check=_careful(_check_sub))
+def rsub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
+    """`other - alpha * input`, element by element."""
+    return other - alpha * input
+
+
+@pointwise(method=True, inplace=True, operator="mul", aliases=("multiply",), old={"value": "other"})
+def mul(input: Tensor | Number, other: Tensor | Number):
+    """`input * other`, element by element."""
+    return input * other
+
+
+def _check_zero(input, other):
+    if max(_kind(input), _kind(other)) < D.FLOAT and np.any(np.asarray(other) == 0):
+        raise RuntimeError("ZeroDivisionError")
+
+
+def _check_div(input, other, rounding_mode=None):
+    if rounding_mode not in (None, "trunc", "floor"):
+        raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
+    if rounding_mode is not None:
+        _check_zero(input, other)
+
+
+def _div_dtypes(d, rounding_mode):
+    c = d if d.category >= D.FLOAT or rounding_mode is not None else D.default[0]
+    return c, c
+
+
+_floor_divide = E.floor_divide
+
+
+def _trunc_divide(x, y):
+    # exact for integers too: the floor, plus one where it went below the truncated quotient
+    q = _floor_divide(x, y)
+    return E.where((q < 0) & (q * y != x), q + 1, q)
+
+
+@pointwise(method=True, inplace=True, operator="truediv", aliases=("divide", "true_divide"), result=_div_dtypes, domain=(0.5, 3.0),
+           check=_careful(_check_div), old={"value": "other", "divisor": "other"})
+def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None):
+    """`input / other`, element by element. Integers give the default float dtype, unless `rounding_mode` is "floor" or "trunc"."""
+    if rounding_mode == "floor":
+        return _floor_divide(input, other)
+    if rounding_mode == "trunc":
+        return E.cast(E.trunc(E.cast(input / other, "compute")), "compute")
+    return input / other
+
+
+@pointwise(method=True, inplace=True, operator="floordiv", check=_careful(_check_zero), domain=(0.5, 3.0))
+def floor_divide(input: Tensor | Number, other: Tensor | Number):
+    """The floor of `input / other`."""
+    return _floor_divide(input, other)
+
+
+@pointwise(method=True, inplace=True, operator="mod", check=_careful(_check_zero), domain=(0.5, 3.0), old={"divisor": "other"})
+def remainder(input: Tensor | Number, other: Tensor | Number):
+    """The remainder of the floored division: it has the sign of the divisor."""
+    return E.remainder(input, other)
+
+
+@pointwise(method=True, inplace=True, check=_careful(_check_zero), domain=(0.5, 3.0), old={"divisor": "other"})
+def fmod(input: Tensor, other: Tensor | Number):
+    """The remainder of the truncated division: it has the sign of the dividend."""
+    return E.fmod(input, other)
+
+
+def _check_pow(input, exponent):
+    if max(_kind(input), _kind(exponent)) < D.FLOAT and not hasattr(exponent, "dtype") and exponent < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    if max(_kind(input), _kind(exponent)) < D.FLOAT and hasattr(exponent, "dtype") and hasattr(exponent, "strides") and np.any(np.asarray(exponent) < 0):
+        # what C's integer arithmetic gives: 1/x cut off
+        x = np.asarray(input)
+        e = np.asarray(exponent)
+        x, e = np.broadcast_arrays(x, e)
+        odd = e % 2 == 1
+        neg = np.where(x == 1, 1, np.where(x == -1, np.where(odd, -1, 1), 0))
+        p = np.power(x, np.where(e < 0, 0, e))
+        return np.where(e < 0, neg, p).astype(p.dtype), 1
+    return None
+
+
+@pointwise(method=True, inplace=True, operator="pow", check=_careful(_check_pow), domain=(0.3, 2.0))
+def pow(input: Tensor | Number, exponent: Tensor | Number):
+    """`input` to the power of `exponent`, element by element."""
+    return E.pow(input, exponent)
+
+
+@pointwise(method=True, inplace=True)
+def square(input: Tensor):
+    """`input * input`."""
+    return input * input
+
+
+@pointwise(method=True, inplace=True)
+def maximum(input: Tensor, other: Tensor):
+    """The larger of two elements; nan if either is. Where they are equal the gradient is shared."""
+    return E.maximum(input, other)
+
+
+@pointwise(method=True, inplace=True)
+def minimum(input: Tensor, other: Tensor):
+    """The smaller of two elements; nan if either is."""
+    return E.minimum(input, other)
+
+
+@pointwise(method=True)
+def fmax(input: Tensor, other: Tensor):
+    """The larger of two elements, ignoring nan."""
+    return E.fmax(input, other)
+
+
+@pointwise(method=True)
+def fmin(input: Tensor, other: Tensor):
+    """The smaller of two elements, ignoring nan."""
+    return E.fmin(input, other)
+
+
+@pointwise(method=True, inplace=True, legacy="input, value, tensor1, tensor2")
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1):
+    """`input + value * tensor1 * tensor2`."""
+    return input + value * tensor1 * tensor2
+
+
+def _check_addcdiv(input, tensor1, tensor2, value):
+    if _kind(tensor1) < D.FLOAT and _kind(tensor2) < D.FLOAT:
+        raise RuntimeError("Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of "
+                           "tensor1 and tensor2.")
+
+
+@pointwise(method=True, inplace=True, legacy="input, value, tensor1, tensor2", domain=(0.5, 3.0), check=_careful(_check_addcdiv))
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1):
+    """`input + value * tensor1 / tensor2`."""
+    return input + value * tensor1 / tensor2
+
+
+@pointwise(method=True, inplace=True)
+def lerp(input: Tensor, end: Tensor, weight: Tensor | Number):
+    """`input + weight * (end - input)`."""
+    return E.where(E.prim("abs", weight) < 0.5, input + weight * (end - input), end - (end - input) * (1 - weight))
+
+
+@pointwise(method=True, result="float", domain=(0.5, 3.0), inplace=True, aliases=("arctan2",))
+def atan2(input: Tensor, other: Tensor):
+    """The angle of the point (other, input), in (-pi, pi]."""
+    return E.atan2(input, other)
+
+
+@pointwise(method=True, inplace=True, domain=(0.5, 3.0))
+def hypot(input: Tensor, other: Tensor):
+    """The length of the hypotenuse, without overflow in between."""
+    return E.hypot(input, other)
+
+
+@pointwise(method=True, result="float", inplace=True)
+def copysign(input: Tensor, other: Tensor | Number):
+    """The magnitude of `input` with the sign of `other`."""
+    return E.copysign(input, other)
+
+
+@pointwise(method=True, inplace=True, differentiable=False)
+def nextafter(input: Tensor, other: Tensor):
+    """The next representable number after `input` in the direction of `other`."""
+    return E.nextafter(input, other)
+
+
+@pointwise(method=True)
+def logaddexp(input: Tensor, other: Tensor):
+    """log(exp(input) + exp(other)), stably."""
+    return E.logaddexp(input, other)
+
+
+@pointwise(method=True)
+def logaddexp2(input: Tensor, other: Tensor):
+    """log2(2**input + 2**other), stably."""
+    return E.logaddexp2(input, other)

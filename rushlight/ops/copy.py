@@ -1,0 +1,346 @@
+"""Copies, casts, and filling in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..backends.meta import MetaArray
+from ..core import dtype as D
+from ..core.device import as_device, device
+from ..core.tensor import Tensor as T
+from ..core.tensor import bump, hooks
+from .create import _layout_like
+from .declare import composite, pointwise, structural, writes
+
+if TYPE_CHECKING:
+    from ..core.tensor import Tensor
+    Number = int | float | complex
+    Sizes = tuple[int, ...]
+
+
+@structural(method=True, exact=True)
+def clone(input: Tensor, *, memory_format: Any = None):
+    """A copy, laid out as the input if that is dense."""
+    if memory_format is None and input.flags.c_contiguous and input.nbytes < 65536:
+        return input.copy()
+    a = _layout_like(input.shape, input, D.of(input.dtype), memory_format)
+    np.copyto(a, input)
+    return a
+
+
+clone.shape(lambda input, memory_format: input.shape)
+clone.gradient(input=lambda grad: grad)
+
+
+@structural(public=False, exact=True, name="to", node="ToCopyBackward0")
+def _to_copy(input: Tensor, dtype: D.dtype, memory_format: Any):
+    if memory_format is None and input.flags.c_contiguous and input.dtype.kind != "c":
+        return input.astype(dtype.np)
+    a = _layout_like(input.shape, input, dtype, memory_format)
+    np.copyto(a, input.real if input.dtype.kind == "c" and dtype.category < D.COMPLEX else input, casting="unsafe")
+    return a
+
+
+_to_copy.shape(lambda input, dtype, memory_format: (input.shape, dtype))
+
+
+def _cast_back(grad, input_meta):
+    if grad.dtype.is_complex and not input_meta.dtype.is_complex:
+        grad = hooks.function("real")(grad)
+    return grad.to(input_meta.dtype)
+
+
+_to_copy.gradient(input=_cast_back)
+
+
+def cast(t: Tensor, dtype: D.dtype) -> Any:
+    """`t` in another dtype; `t` itself if it has it."""
+    from .execute import run
+    return t if t.dtype is dtype else run(_to_copy, (t, dtype, None))
+
+
+def _to(self: Tensor, *args: Any, **kw: Any) -> Any:
+    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; with `copy=True` always a copy."""
+    from .execute import run
+    dt, dev, copy, fmt = kw.pop("dtype", None), kw.pop("device", None), kw.pop("copy", False), kw.pop("memory_format", None)
+    other = kw.pop("other", None)
+    kw.pop("non_blocking", None)
+    if kw:
+        raise TypeError(f"to() received an invalid combination of arguments: unexpected keyword '{next(iter(kw))}'")
+    rest = list(args)
+    if rest and isinstance(rest[0], T):
+        other = rest.pop(0)
+    elif rest and isinstance(rest[0], D.dtype):
+        dt = rest.pop(0)
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, device, int)) and not isinstance(rest[0], bool)):
+        dev = rest.pop(0)
+        if rest and (isinstance(rest[0], D.dtype) or rest[0] is None):
+            dt = rest.pop(0) or dt
+    if rest and isinstance(rest[0], (bool, int)):
+        rest.pop(0)
+        if rest and isinstance(rest[0], (bool, int)):
+            copy = bool(rest.pop(0))
+    if rest:
+        raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}): expected a dtype, "
+                        "a device, or a tensor")
+    if dt is not None and not isinstance(dt, D.dtype):
+        raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(dt).__name__}")
+    if other is not None:
+        dt, dev = other.dtype, other.device
+    if dev is not None:
+        dev = as_device(dev)
+        if dev.type != self.device.type:
+            if dev.type == "meta":
+                return T._wrap(MetaArray(self._a.shape, (dt or self.dtype).np))
+            raise NotImplementedError("Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when "
+                                      "moving module from meta to a different device.")
+    dt = dt or self.dtype
+    if dt is self.dtype and not copy and (fmt is None or fmt.name == "preserve_format" or self.is_contiguous(memory_format=fmt)):
+        return self
+    if dt is self.dtype:
+        return run(clone, (self, fmt))
+    if self.dtype.is_complex and not dt.is_complex:
+        import warnings
+        warnings.warn("Casting complex values to real discards the imaginary part", UserWarning, stacklevel=3)
+    return run(_to_copy, (self, dt, fmt))
+
+
+@composite(ns="Tensor", method=True)
+def to(input: Tensor):
+    """In another dtype or on another device; itself if nothing changes."""
+
+
+to._derived["function"] = _to
+
+
+def _cast_method(name: str, d: D.dtype) -> None:
+    def method(self: Any, memory_format: Any = None) -> Any:
+        return self.to(d, memory_format=memory_format) if memory_format is not None else cast(self, d)
+    method.__name__ = name
+    method.__doc__ = f"`to({d!r})`."
+
+    def body(input: Tensor, memory_format: Any = None):
+        return method(input, memory_format)
+    body.__name__ = name
+    op = composite(body, ns="Tensor", method=True)
+    op._derived["function"] = method
+
+
+for _n, _d in (("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16"), ("long", "int64"), ("int", "int32"),
+               ("short", "int16"), ("char", "int8"), ("byte", "uint8"), ("bool", "bool"), ("cfloat", "complex64"), ("cdouble", "complex128")):
+    _cast_method(_n, D.by_name(_d))
+
+
+OLD_TYPES = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16", "LongTensor": "int64",
+             "IntTensor": "int32", "ShortTensor": "int16", "CharTensor": "int8", "ByteTensor": "uint8", "BoolTensor": "bool",
+             "ComplexFloatTensor": "complex64", "ComplexDoubleTensor": "complex128"}
+
+
+@composite(ns="Tensor", method=True, name="type")
+def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False):
+    """Without an argument the old name of the tensor's type ("torch.FloatTensor"); with one, a cast to it (a dtype, a name, a class)."""
+    if dtype is None:
+        name = {v: k for k, v in OLD_TYPES.items()}.get(input.dtype.name)
+        return f"torch.{name}" if name else f"torch.{input.dtype.name}"
+    if isinstance(dtype, str):
+        name = dtype.rsplit(".", 1)[-1]
+        if "cuda" in dtype:
+            raise RuntimeError("torch.cuda is not available: use a CPU type")
+        if name not in OLD_TYPES:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = D.by_name(OLD_TYPES[name])
+    elif not isinstance(dtype, D.dtype):
+        old = getattr(dtype, "_old_dtype", None)
+        if old is None:
+            raise TypeError("dtype must be a type, str, or dtype object")
+        dtype = old
+    return cast(input, dtype)
+
+
+@composite(method=True, ns="Tensor")
+def type_as(input: Tensor, other: Tensor):
+    """In the dtype of `other`."""
+    return cast(input, other.dtype)
+
+
+@composite(ns="Tensor", method=True)
+def cpu(input: Tensor, memory_format: Any = None):
+    """On the CPU."""
+    return input.to("cpu")
+
+
+@composite(ns="Tensor", method=True)
+def cuda(input: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None):
+    """On a GPU. RuntimeError where there is none."""
+    return input.to("cuda" if device is None else device)
+
+
+@composite(ns="Tensor", method=True)
+def contiguous(input: Tensor, memory_format: Any = None):
+    """The tensor itself if its elements lie in row-major order, else a copy that does."""
+    if input.is_contiguous(memory_format=memory_format) if memory_format is not None else input.is_contiguous():
+        return input
+    if memory_format is None:
+        from ..core.layout import contiguous_format
+        memory_format = contiguous_format
+    return hooks.function("clone")(input, memory_format=memory_format)
+
+
+@pointwise(method=True, exact=True)
+def conj_physical(input: Tensor):
+    """The complex conjugate, computed."""
+    return input
+
+
+def _conj(op: Any, a: np.ndarray) -> np.ndarray:
+    return np.conjugate(a)
+
+
+@structural(public=False, exact=True, name="conj")
+def _conj_copy(input: Tensor):
+    return np.conjugate(input)
+
+
+_conj_copy.shape(lambda input: input.shape)
+_conj_copy.gradient(input=lambda grad: conj(grad))
+conj_physical._derived["function"] = lambda input, out=None: conj(input) if out is None else out.copy_(conj(input))
+
+
+@composite(method=True)
+def conj(input: Tensor):
+    """The complex conjugate; a real tensor itself."""
+    from .execute import run
+    return run(_conj_copy, (input,)) if input.dtype.is_complex else input
+
+
+@composite(method=True)
+def resolve_conj(input: Tensor):
+    """The tensor itself: conjugates are never delayed here."""
+    return input
+
+
+@composite(method=True)
+def resolve_neg(input: Tensor):
+    """The tensor itself: negation is never delayed here."""
+    return input
+
+
+def _copy_check(input, src, non_blocking):
+    if src.ndim > input.ndim or any(s != 1 and s != n for s, n in zip(src.shape[::-1], input.shape[::-1], strict=False)):
+        if not (src.ndim > input.ndim and all(s == 1 for s in src.shape[:src.ndim - input.ndim])):
+            k = next((i for i, (s, n) in enumerate(zip(src.shape[::-1], input.shape[::-1], strict=False)) if s != 1 and s != n), 0)
+            raise RuntimeError(f"The size of tensor a ({input.shape[::-1][k] if input.ndim else 1}) must match the size of tensor b ({src.shape[::-1][k]}) at "
+                               f"non-singleton dimension {max(input.ndim - 1 - k, 0)}: cannot copy a tensor of shape {list(src.shape)} into one of shape "
+                               f"{list(input.shape)}")
+
+
+@writes(ns="Tensor", method=False, name="copy", check=_copy_check, exact=True, public=True, node="CopyBackwards")
+def copy_(input: Tensor, src: Tensor, non_blocking: bool = False):
+    """The elements of `src`, broadcast and cast, written into the tensor."""
+    if isinstance(src, MetaArray):
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    while src.ndim > input.ndim:
+        src = src[0]
+    np.copyto(input, src.real if src.dtype.kind == "c" and input.dtype.kind != "c" else src, casting="unsafe")
+
+
+def _copy_src(grad, src_meta):
+    from .generate import fit
+    return fit(grad, src_meta)
+
+
+copy_.gradient(input=lambda grad: grad * 0, src=_copy_src)
+
+
+def _check_fill(input, value):
+    if hasattr(value, "ndim") and value.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+    if isinstance(value, complex) and input.dtype.kind != "c":
+        raise RuntimeError("value cannot be converted to type without overflow: a complex value for a real tensor")
+
+
+@writes(method=False, name="fill", check=_check_fill, exact=True)
+def fill_(input: Tensor, value: Tensor | Number):
+    """`value` (a number or 0-dim tensor) in every element."""
+    if isinstance(value, int) and not isinstance(value, bool) and input.dtype.kind in "iu":
+        value = np.asarray(value).astype(input.dtype)
+    input[...] = value
+
+
+fill_.gradient(input=lambda grad: grad * 0, value=lambda grad: grad.sum())
+
+
+@writes(method=False, exact=True, name="zero")
+def zero_(input: Tensor):
+    """Zero in every element."""
+    input.fill(0)
+
+
+zero_.gradient(input=lambda grad: grad * 0)
+
+
+@composite(ns="Tensor", method=True)
+def resize_(input: Tensor, sizes: Sizes, *, memory_format: Any = None):
+    """The tensor itself with other sizes: the storage grows if need be, old elements stay. RuntimeError for memory of others."""
+    if input.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    a = input._a
+    n = 1
+    for s in sizes:
+        if s < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(sizes)}")
+        n *= s
+    if isinstance(a, MetaArray):
+        input._a = MetaArray(sizes, a.dtype)
+        return input
+    if a.shape == tuple(sizes):
+        return input
+    from ..core.storage import from_storage, storage_of
+    st = storage_of(a)
+    off = input.storage_offset() if a.size else 0
+    if (off + n) * a.itemsize > st.nbytes():
+        st.resize_((off + n) * a.itemsize)
+    input._a = from_storage(st, a.dtype, off, tuple(sizes), _strides(sizes))
+    return input
+
+
+def _strides(sizes: Any) -> tuple[int, ...]:
+    out, step = [], 1
+    for n in reversed(sizes):
+        out.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(out))
+
+
+@composite(ns="Tensor", method=True)
+def resize_as_(input: Tensor, other: Tensor, *, memory_format: Any = None):
+    """`resize_(other.size())`."""
+    return input.resize_(other.shape)
+
+
+@composite(ns="Tensor", method=True)
+def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: tuple | None = None, stride: tuple | None = None):
+    """The tensor itself on other memory: that of a tensor, or a storage with offset, sizes and strides."""
+    from ..core.storage import from_storage
+    if source is None:
+        input._a = np.empty((0,), input._a.dtype)
+        return input
+    if isinstance(source, T):
+        if size is None:
+            input._a = source._a
+            return input
+        source = source.untyped_storage()
+    st = source.untyped() if hasattr(source, "untyped") else source
+    if size is None:
+        size = (st.nbytes() // input._a.itemsize,)
+    input._a = from_storage(st, input._a.dtype, storage_offset, tuple(size), tuple(stride) if stride is not None else _strides(size))
+    bump(input)
+    return input
+
+
+@composite(ns="Tensor", method=True)
+def pin_memory(input: Tensor, device: Any = None):
+    """A copy in page-locked memory. RuntimeError without an accelerator."""
+    raise RuntimeError("Cannot access accelerator device when none is available: page-locked memory needs one")

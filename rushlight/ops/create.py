@@ -1,0 +1,527 @@
+"""Making tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..backends.cpu import allocator
+from ..backends.meta import MetaArray
+from ..core import dtype as D
+from ..core.device import as_device
+from ..core.tensor import Tensor as T
+from ..core.tensor import hooks, wrap
+from .creation import check_dtype, check_layout
+from .declare import composite, creation
+
+if TYPE_CHECKING:
+    from ..core.tensor import Tensor
+    Number = int | float | complex
+    Sizes = tuple[int, ...]
+
+
+def _fill(size: Any, value: Any, dtype: D.dtype) -> np.ndarray:
+    a = allocator.empty(tuple(size), dtype.np)
+    a.fill(value)
+    return a
+
+
+@creation()
+def zeros(size: Sizes, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+    """Zeros, in the default dtype."""
+    return allocator.zeros(size, dtype.np) if hasattr(allocator, "zeros") else _fill(size, 0, dtype)
+
+
+@creation()
+def ones(size: Sizes, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+    """Ones, in the default dtype."""
+    return _fill(size, 1, dtype)
+
+
+@creation()
+def empty(size: Sizes, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+    """Memory as it comes, in the default dtype."""
+    return _layout_like(tuple(size), None, dtype, memory_format)
+
+
+@creation(result=lambda size, fill_value: D.number_dtype(fill_value))
+def full(size: tuple, fill_value: Number, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+    """`fill_value` everywhere; its type gives the dtype."""
+    return _fill(_sizes(size), fill_value, dtype)
+
+
+full.shape(lambda size, fill_value: _sizes(size))
+
+
+def _sizes(size: Any) -> tuple[int, ...]:
+    return (size,) if isinstance(size, int) else tuple(int(s) for s in size)
+
+
+@creation()
+def empty_strided(size: tuple, stride: tuple, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+    """Memory as it comes, with the given strides."""
+    if len(size) != len(stride):
+        raise RuntimeError("dimensionality of sizes (%d) must match dimensionality of strides (%d)" % (len(size), len(stride)))
+    n = 1 + sum((s - 1) * st for s, st in zip(size, stride, strict=True)) if all(size) else 0
+    base = allocator.empty((n,), dtype.np)
+    return np.lib.stride_tricks.as_strided(base, size, [s * dtype.itemsize for s in stride]) if n else np.empty(size, dtype.np)
+
+
+empty_strided.shape(lambda size, stride: size)
+
+
+def _layout_like(shape: tuple[int, ...], like: Any, dtype: D.dtype, memory_format: Any) -> np.ndarray:
+    """An uninitialised array laid out as `memory_format` says; "preserve" keeps the order of a dense `like`."""
+    name = getattr(memory_format, "name", "preserve_format" if like is not None else "contiguous_format")
+    if name == "preserve_format" and like is not None and not like.flags.c_contiguous and dense(like):
+        order = sorted(range(like.ndim), key=lambda i: (-like.strides[i], i))
+        a = allocator.empty(tuple(shape[i] for i in order), dtype.np)
+        return a.transpose([order.index(i) for i in range(like.ndim)])
+    if name in ("channels_last", "channels_last_3d"):
+        order = [0, *range(2, len(shape)), 1]
+        a = allocator.empty(tuple(shape[i] for i in order), dtype.np)
+        return a.transpose([order.index(i) for i in range(len(shape))])
+    return allocator.empty(shape, dtype.np)
+
+
+def dense(a: Any) -> bool:
+    """Whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
+    step = a.itemsize
+    for s, n in sorted((s, n) for s, n in zip(a.strides, a.shape, strict=True) if n > 1):
+        if s != step:
+            return False
+        step *= n
+    return True
+
+
+LIKE = "input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None"
+
+
+def _like_shape(input, **kw):
+    return input.shape
+
+
+@creation()
+def empty_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+    """Memory as it comes, in the shape and dtype of `input`."""
+    return _layout_like(input.shape, input, dtype, memory_format)
+
+
+@creation()
+def zeros_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+    """Zeros in the shape and dtype of `input`."""
+    if input.flags.c_contiguous and memory_format is None:
+        return allocator.zeros(input.shape, dtype.np) if hasattr(allocator, "zeros") else _fill(input.shape, 0, dtype)
+    a = _layout_like(input.shape, input, dtype, memory_format)
+    a.fill(0)
+    return a
+
+
+@creation()
+def ones_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+    """Ones in the shape and dtype of `input`."""
+    a = _layout_like(input.shape, input, dtype, memory_format)
+    a.fill(1)
+    return a
+
+
+@creation()
+def full_like(input: Tensor, fill_value: Number, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+    """`fill_value` in the shape and dtype of `input`."""
+    a = _layout_like(input.shape, input, dtype, memory_format)
+    a.fill(fill_value)
+    return a
+
+
+for _op in (empty_like, zeros_like, ones_like, full_like):
+    _op.shape(_like_shape)
+
+
+def _new(name: str, doc: str, value: bool = False) -> None:
+    if value:
+        def body(input: Tensor, size: tuple, fill_value: Number, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+            return hooks.function("full")(_sizes(size), fill_value, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    else:
+        def body(input: Tensor, size: Sizes, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+            return hooks.function(name[4:])(size, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    body.__name__, body.__doc__ = name, doc
+    composite(body, ns="Tensor", method=True)
+
+
+_new("new_zeros", "Zeros of the tensor's dtype and device.")
+_new("new_ones", "Ones of the tensor's dtype and device.")
+_new("new_empty", "Memory as it comes, of the tensor's dtype and device.")
+_new("new_full", "`fill_value` everywhere, in the tensor's dtype and device.", True)
+
+
+@composite(ns="Tensor", method=True)
+def new_tensor(input: Tensor, data: Any, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
+    """A tensor from data, of this tensor's dtype and device."""
+    return tensor(data, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+
+
+def _new_method(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """The old constructor: sizes or data, of this tensor's dtype."""
+    if not args:
+        return hooks.function("empty")(0, dtype=self.dtype)
+    if len(args) == 1 and not isinstance(args[0], int):
+        a = args[0]
+        if a.__class__.__name__ == "Size":
+            return hooks.function("empty")(tuple(a), dtype=self.dtype)
+        return a.to(self.dtype) if isinstance(a, T) else tensor(a, dtype=self.dtype)
+    return hooks.function("empty")(args, dtype=self.dtype)
+
+
+T.new = _new_method  # type: ignore[attr-defined]
+
+
+@creation()
+def eye(n: int, m: int | None = None, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+    """The identity: n rows, m columns (n by default)."""
+    for k, x in (("n", n), ("m", m)):
+        if x is not None and x < 0:
+            raise RuntimeError(f"{k} must be greater or equal to 0, got {x}")
+    return np.eye(n, m, dtype=dtype.np) if dtype.np.kind in "biufc" else np.eye(n, m, dtype="f").astype(dtype.np)
+
+
+eye.shape(lambda n, m: (n, n if m is None else m))
+
+
+def _range_dtype(start, end, step):
+    xs = [x for x in (start, end, step) if x is not None]
+    return D.int64 if all(isinstance(x, int) for x in xs) else D.default[0]
+
+
+def _arange_args(start, end, step):
+    if end is None:
+        start, end = 0, start
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not all(math.isfinite(x) for x in (start, end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * (1 if step > 0 else -1) < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if all(isinstance(x, int) for x in (start, end, step)):
+        n = -((start - end) // step)
+    else:
+        n = math.ceil((float(end) - float(start)) / float(step))
+    return start, end, n
+
+
+@creation(result=_range_dtype)
+def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+    """start, start + step, ... below end: ceil((end - start) / step) values; `arange(end)` starts at 0. Integers give int64."""
+    start, _, n = _arange_args(start, end, step)
+    if dtype.category <= D.INTEGER:
+        return (np.arange(n, dtype=np.int64) * int(step) + int(start)).astype(dtype.np)
+    r = np.arange(n, dtype=np.float64) * step + start
+    return r.astype(dtype.np)
+
+
+arange.shape(lambda start, end, step: (_arange_args(start, end, step)[2],))
+
+
+@creation(result=lambda start, end, step: D.default[0], name="range")
+def range_(start: Number, end: Number, step: Number = 1, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+    """start, start + step, ... up to and including end. Deprecated: use `arange`."""
+    import warnings
+    warnings.warn("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. "
+                  "Instead, use torch.arange, which produces values in [start, end).", UserWarning, stacklevel=5)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * (1 if step > 0 else -1) < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    n = math.floor((end - start) / step) + 1
+    return (np.arange(n, dtype=np.float64) * step + start).astype(dtype.np)
+
+
+def _steps(steps: Any) -> int:
+    if steps is None:
+        steps = 100
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    return int(steps)
+
+
+@creation(result=lambda start, end, steps: D.default_complex() if isinstance(start, complex) or isinstance(end, complex) else D.default[0])
+def linspace(start: Number, end: Number, steps: int = 100, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+    """`steps` points at even distance from `start` to `end`, both included."""
+    n = _steps(steps)
+    if n == 1:
+        return np.array([start]).astype(dtype.np)
+    # from both ends, as PyTorch: the middle is where the halves meet
+    ct = dtype.np if dtype.np.kind in "fc" and dtype.itemsize >= 4 else np.dtype("float32" if dtype.category == D.FLOAT else "float64")
+    s, e = ct.type(start), ct.type(end)
+    step = (e - s) / ct.type(max(n - 1, 1))
+    i = np.arange(n)
+    low = s + step * i.astype(ct if ct.kind == "f" else "float64").astype(ct)
+    high = e - step * (n - 1 - i).astype(ct)
+    return np.where(i < n // 2, low, high).astype(dtype.np)
+
+
+linspace.shape(lambda start, end, steps: (_steps(steps),))
+
+
+@creation(result=lambda start, end, steps, base: D.default[0])
+def logspace(start: Number, end: Number, steps: int = 100, base: float = 10.0, *, dtype=None, layout=None, device=None, pin_memory=False,
+             requires_grad=False):
+    """`steps` points from base**start to base**end, evenly in the exponent."""
+    e = np.linspace(start, end, _steps(steps)) if _steps(steps) != 1 else np.array([float(start)])
+    return np.power(float(base), e).astype(dtype.np)
+
+
+logspace.shape(lambda start, end, steps, base: (_steps(steps),))
+
+
+# --- from data ----------------------------------------------------------------------------------------------------------
+def _array_of(data: Any, dtype: D.dtype | None) -> np.ndarray:
+    """A new array with the elements of numbers, nested sequences, arrays or tensors; the dtype as PyTorch infers it."""
+    if isinstance(data, T):
+        a = data._a if data._a.__class__ is np.ndarray else None
+        if a is None:
+            raise NotImplementedError("cannot copy out of a meta tensor: it has no data")
+        return a.astype((dtype or data.dtype).np, order="C") if dtype else a.copy(order="C")
+    if isinstance(data, np.ndarray):
+        if any(s < 0 for s in data.strides) and False:
+            raise ValueError
+        d = D.of(data.dtype)
+        return np.array(data, dtype=(dtype or d).np, order="C")
+    if isinstance(data, np.generic):
+        return np.array(data, dtype=(dtype or D.of(data.dtype)).np)
+    if isinstance(data, bool):
+        return np.array(data, dtype=(dtype or D.bool_).np)
+    if isinstance(data, (int, float, complex)):
+        return _cast_number(data, dtype or D.number_dtype(data))
+    if isinstance(data, (str, bytes)) or data is None:
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'" if data is not None else "Could not infer dtype of NoneType")
+    if hasattr(data, "__array_interface__") or hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
+        return _array_of(np.asarray(data), dtype)
+    if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
+        return _from_sequence(data, dtype)
+    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _cast_number(x: Any, d: D.dtype) -> np.ndarray:
+    if d.category == D.INTEGER and isinstance(x, int):
+        i = np.iinfo(d.np)
+        if not i.min <= x <= i.max:
+            raise RuntimeError(f"value cannot be converted to type {d.name} without overflow" if d is not D.int64 else "Overflow when unpacking long")
+    if d.category < D.COMPLEX and isinstance(x, complex):
+        raise RuntimeError(f"value cannot be converted to type {d.name} without overflow")
+    return np.array(x).astype(d.np)
+
+
+def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
+    shape: list[int] = []
+    x = data
+    while not isinstance(x, (T, np.ndarray, str, bytes)) and hasattr(x, "__len__") and hasattr(x, "__getitem__"):
+        shape.append(len(x))
+        if len(x) == 0:
+            break
+        x = x[0]
+    flat: list[Any] = []
+    tensors = False
+
+    def walk(x: Any, level: int) -> None:
+        nonlocal tensors
+        if level == len(shape):
+            if isinstance(x, T):
+                tensors = True
+                flat.append(x)
+            elif isinstance(x, (str, bytes)):
+                raise TypeError(f"new(): invalid data type '{type(x).__name__}'")
+            elif isinstance(x, np.ndarray):
+                tensors = True
+                flat.append(x)
+            elif hasattr(x, "__len__") and not isinstance(x, np.generic):
+                raise ValueError(f"expected sequence of length {shape[level - 1]} at dim {level - 1} (got a nested sequence)" if level else
+                                 "too many dimensions")
+            else:
+                flat.append(x)
+            return
+        if not hasattr(x, "__len__") or isinstance(x, (T, np.ndarray)) and x.ndim == 0:
+            raise TypeError(f"expected a sequence at dim {level}, got {type(x).__name__}" if not isinstance(x, (int, float, complex, bool)) else
+                            "not a sequence") if not isinstance(x, (int, float)) else ValueError(
+                                f"expected sequence of length {shape[level]} at dim {level} (got a number)")
+        if len(x) != shape[level]:
+            raise ValueError(f"expected sequence of length {shape[level]} at dim {level} (got {len(x)})")
+        for y in x:
+            walk(y, level + 1)
+
+    walk(data, 0)
+    if tensors:
+        parts = [y._a if isinstance(y, T) else np.asarray(y) for y in flat]
+        if any(p.shape != parts[0].shape for p in parts):
+            raise ValueError("only one element tensors can be converted to Python scalars" if any(p.size > 1 for p in parts) else
+                             "expected arrays of one shape")
+        if parts[0].size != 1 and isinstance(flat[0], T):
+            if parts[0].ndim:
+                d = dtype or D.of(np.result_type(*parts))
+                return np.array(parts, dtype=d.np).reshape((*shape, *parts[0].shape))
+        if isinstance(flat[0], T):
+            d = dtype or flat[0].dtype
+            return np.array([p.item() for p in parts]).astype(d.np).reshape(shape)
+        d = dtype or D.of(parts[0].dtype)
+        return np.array(parts).astype(d.np).reshape((*shape, *parts[0].shape))
+    if dtype is None:
+        kinds = set()
+        for y in flat:
+            kinds.add(type(y))
+        if any(issubclass(k, (complex, np.complexfloating)) for k in kinds):
+            dtype = D.default_complex() if not any(k is np.complex128 for k in kinds) else D.ALL["complex128"]
+        elif any(issubclass(k, np.floating) for k in kinds):
+            dtype = D.of(np.result_type(*[np.dtype(k) for k in kinds if issubclass(k, np.generic)]))
+        elif any(issubclass(k, float) for k in kinds) or not flat:
+            dtype = D.default[0]
+        elif any(issubclass(k, (int, np.integer)) and not issubclass(k, bool) for k in kinds):
+            dtype = D.int64
+        elif all(issubclass(k, (bool, np.bool_)) for k in kinds):
+            dtype = D.bool_
+        else:
+            bad = next(k for k in kinds)
+            raise RuntimeError(f"Could not infer dtype of {bad.__name__}")
+    try:
+        if dtype.category == D.INTEGER:
+            a = np.array(flat, dtype=object) if False else np.array(flat)
+            if a.dtype == object:
+                raise RuntimeError("Overflow when unpacking long")
+            r = a.astype(dtype.np)
+            if a.dtype.kind in "iu" and a.size and not np.array_equal(r.astype(a.dtype), a):
+                raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+        elif dtype.np.kind in "biufc":
+            r = np.array(flat, dtype=dtype.np)
+        else:
+            r = np.array(flat, dtype=np.float64).astype(dtype.np)
+    except (TypeError, ValueError) as e:
+        if isinstance(e, TypeError) and any(not isinstance(y, (int, float, complex, bool, np.generic)) for y in flat):
+            bad = next(y for y in flat if not isinstance(y, (int, float, complex, bool, np.generic)))
+            raise TypeError(f"must be real number, not {type(bad).__name__}") from None
+        raise
+    return r.reshape(shape)
+
+
+@composite()
+def tensor(data: Any, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """A copy of data: numbers, nested sequences, arrays. int64 for integers, the default dtype for floats, bool for bools unless `dtype` says.
+    ValueError for ragged lists, TypeError for text."""
+    check_dtype("tensor", dtype)
+    if isinstance(data, T):
+        import warnings
+        warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+                      "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).", UserWarning, stacklevel=4)
+    if pin_memory:
+        raise RuntimeError("Cannot access accelerator device when none is available: pin_memory=True needs one")
+    a: Any = _array_of(data, dtype)
+    if device is not None or True:
+        dev = as_device(device)
+        if dev.type == "meta":
+            a = MetaArray(a.shape, a.dtype)
+    t = wrap(a)
+    return t.requires_grad_() if requires_grad else t
+
+
+@composite()
+def scalar_tensor(s: Any, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+    """A 0-dim tensor in the default dtype."""
+    return tensor(s, dtype=dtype or D.default[0], device=device, requires_grad=requires_grad)
+
+
+@composite(ns="torch")
+def from_numpy(ndarray: Any):
+    """A tensor on the memory of an array. TypeError for what is no array and for types that tensors do not have."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    D.of(ndarray.dtype)
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError("At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
+                         "(You can probably work around this by making a copy of your array  with array.copy().)")
+    if ndarray.size and any(s % ndarray.itemsize for s in ndarray.strides):
+        raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.")
+    if not ndarray.flags.writeable:
+        import warnings
+        warnings.warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to this tensor "
+                      "will result in undefined behavior.", UserWarning, stacklevel=4)
+    return wrap(ndarray if type(ndarray) is np.ndarray else np.asarray(ndarray))
+
+
+@composite(aliases=())
+def as_tensor(data: Any, dtype=None, device=None):
+    """`data` as a tensor: itself or on its memory if it can be, else a copy."""
+    check_dtype("as_tensor", dtype)
+    if isinstance(data, T):
+        return data.to(device=device, dtype=dtype) if dtype is not None or device is not None else data
+    if type(data) is np.ndarray and all(s >= 0 for s in data.strides) and (dtype is None or D.of(data.dtype) is dtype):
+        t = from_numpy(data)
+        return t if device is None else t.to(device)
+    return tensor(data, dtype=dtype, device=device)
+
+
+@composite()
+def asarray(obj: Any, *, dtype=None, device=None, copy=None, requires_grad=False):
+    """`obj` as a tensor, sharing its memory if `copy` is not True and it can be; with copy=False a ValueError where it cannot."""
+    if copy:
+        t = tensor(obj.detach() if isinstance(obj, T) else obj, dtype=dtype, device=device) if not isinstance(obj, T) else obj.detach().clone().to(dtype or obj.dtype)
+    else:
+        t = as_tensor(memoryview(obj) if False else obj, dtype, device)
+        if copy is False and not isinstance(obj, (T, np.ndarray)):
+            raise ValueError("can't alias arbitrary sequence into a tensor.")
+    if isinstance(obj, T) and not requires_grad and t.requires_grad:
+        t = t.detach()
+    return t.requires_grad_() if requires_grad else t
+
+
+@composite()
+def frombuffer(buffer: Any, *, dtype, count: int = -1, offset: int = 0, requires_grad=False):
+    """A 1-D tensor on the memory of a Python buffer."""
+    mv = memoryview(buffer)
+    size = dtype.itemsize
+    if mv.nbytes == 0 or count == 0:
+        raise ValueError("both buffer length (%d) and count (%d) must not be 0" % (mv.nbytes, count))
+    if not 0 <= offset < mv.nbytes:
+        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({mv.nbytes} bytes) minus 1")
+    if count < 0 and (mv.nbytes - offset) % size:
+        raise ValueError(f"buffer length ({mv.nbytes - offset} bytes) after offset ({offset} bytes) must be a multiple of element size ({size})")
+    if count > 0 and offset + count * size > mv.nbytes:
+        raise ValueError(f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual buffer length "
+                         f"({mv.nbytes} bytes)")
+    t = wrap(np.frombuffer(mv, dtype.np, count, offset))
+    return t.requires_grad_() if requires_grad else t
+
+
+@composite(name="complex")
+def complex_(real: Tensor, imag: Tensor):
+    """The complex tensor of two real ones."""
+    if real.dtype is not imag.dtype:
+        raise RuntimeError(f"Expected object of scalar type {real.dtype.name.capitalize()} but got scalar type {imag.dtype.name.capitalize()} for second argument")
+    return hooks.function("view_as_complex")(hooks.function("stack")([real, imag], -1))
+
+
+def construct(cls: type, *args: Any, **kw: Any) -> Any:
+    """`Tensor(...)`, the old constructor."""
+    device = kw.pop("device", None)
+    if device is not None:
+        as_device(device)
+    if kw:
+        raise TypeError(f"Tensor() got an unexpected keyword argument '{next(iter(kw))}'")
+    dt = getattr(cls, "_old_dtype", None) or D.default[0]
+    if not args:
+        a: Any = np.empty((0,), dt.np)
+    elif len(args) == 1 and isinstance(args[0], T):
+        t = args[0]
+        if t.dtype is not dt:
+            raise TypeError(f"expected {dt!r} (got {t.dtype!r}): Tensor(other) aliases a tensor of the default dtype")
+        return t.detach().as_subclass(cls) if cls is not T else t.detach()
+    elif len(args) == 1 and not isinstance(args[0], (int, np.integer)):
+        x = args[0]
+        a = np.empty(tuple(x), dt.np) if x.__class__.__name__ == "Size" else _array_of(x, dt)
+    else:
+        a = allocator.empty(tuple(int(i) for i in args), dt.np) if all(isinstance(i, (int, np.integer)) for i in args) else None
+        if a is None:
+            raise TypeError("new() received an invalid combination of arguments: expected sizes as ints, or data")
+    return cls._wrap(a)  # type: ignore[attr-defined]
+
+
+hooks.construct = construct
+_ = check_layout

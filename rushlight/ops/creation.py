@@ -1,0 +1,68 @@
+"""What all constructors share: `dtype=`, `layout=`, `device=`, `requires_grad=`, `pin_memory=`, `out=`.
+
+A creation record's body makes the array from its own parameters and `dtype` (never None: the record's `result` rule, a function
+of the values, gives it when the caller did not). For the meta device only the `shape` rule runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..backends.meta import MetaArray
+from ..core import dtype as D
+from ..core.device import as_device
+from ..core.tensor import Tensor, wrap
+from .declare import Operator
+
+__all__ = ["create", "check_dtype", "check_layout"]
+
+
+def check_dtype(op_name: str, dtype: Any) -> None:
+    if dtype is not None and not isinstance(dtype, D.dtype):
+        raise TypeError(f"{op_name}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
+
+
+def check_layout(layout: Any) -> None:
+    if layout is not None and getattr(layout, "name", "strided") != "strided":
+        raise RuntimeError(f"layout {layout} is not supported yet: only torch.strided tensors are")
+
+
+def create(op: Operator, values: tuple) -> Tensor:
+    v = dict(zip([p.name for p in op.params], values, strict=True))
+    dtype, device = v.get("dtype"), v.get("device")
+    requires_grad = v.get("requires_grad", False)
+    check_dtype(op.name, dtype)
+    check_layout(v.get("layout"))
+    if v.get("pin_memory"):
+        raise RuntimeError("Cannot access accelerator device when none is available: pin_memory=True needs one")
+    like = v.get("input")
+    if like is not None and not isinstance(like, Tensor):
+        from .execute import bad_argument
+        raise bad_argument(op, op.params[0], like)
+    if device is None and like is not None:
+        meta = like._a.__class__ is MetaArray
+    else:
+        meta = as_device(device).type == "meta"
+    own = {k: (x.item() if isinstance(x, Tensor) and k != "input" and x.dim() == 0 else x) for k, x in v.items()
+           if k not in ("dtype", "layout", "device", "requires_grad", "pin_memory")}
+    if "size" in own:
+        for s in own["size"]:
+            if s < 0:
+                raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(own['size'])}")
+    if dtype is None:
+        dtype = like.dtype if like is not None else op.result(**own) if callable(op.result) else D.default[0]
+    if requires_grad and dtype.category < D.FLOAT:
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+    if like is not None:
+        own["input"] = like._a
+    if meta:
+        a: Any = MetaArray(tuple(op.shape_rule(**own)) if op.shape_rule else tuple(own["size"]), dtype.np)
+    else:
+        with np.errstate(all="ignore"):
+            a = op.fn(**own, **{k: dtype if k == "dtype" else None for k in ("dtype", "layout", "device", "pin_memory", "requires_grad") if k in v})
+    t = wrap(a)
+    if requires_grad:
+        t.requires_grad_()
+    return t

@@ -1,0 +1,256 @@
+"""How an operator is declared.
+
+A decorator turns a Python function into an `Operator` record. The function's name, parameters, annotations, defaults and
+docstring are the operator's; what its body means depends on the kind:
+
+    pointwise   a scalar expression over ops.expr; traced once
+    reduction   returns `fold(...)`: what is folded over the reduced dimensions, how, and how it is finished
+    view        from a `Geometry` to a `Geometry`
+    structural  from arrays to arrays (`xp` is the array module); `.shape` gives the rule for meta tensors
+    writes      like structural, but writes into its first array: gives `name` (on a copy) and `name_`
+    creation    makes an array from sizes and values
+    composite   a body in tensor operators
+
+Annotations: `Tensor`, `Tensor | None`, `Tensor | Number`, `Tensors` (a list), `Mask` (a tensor read as bool), `Number` (a Python
+number, or a 0-dim tensor read as one), `Sizes` (ints, also as separate arguments), `Dims` (None, an int or ints); anything else is
+passed as it is.
+
+Gradients are formulas in tensor operators (pointwise records: in scalars), one per operand: `op.gradient(input=lambda grad,
+other: grad * other)`. A formula's parameter names say what it reads: `grad`, `grads` (all results'), `result`, `results`,
+operands, other arguments, and `NAME_meta` for shape and dtype only. Only what the formulas in use read is saved. Where
+gradients share work, `op.backward(f)` with `f(grad, needs, ...)` returns them all. A pointwise operator without formulas is
+differentiated by rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Operator", "Param", "Fold", "Gradient", "NAMESPACES", "OPERATORS", "pointwise", "reduction", "view", "structural", "writes",
+           "creation", "composite", "fold", "install"]
+
+OPERATORS: dict[str, Operator] = {}
+NAMESPACES: dict[str, dict[str, Operator]] = {}
+KINDS = ("pointwise", "reduction", "view", "structural", "writes", "creation", "composite")
+TENSOR_KINDS = {"Tensor": "tensor", "Tensor | None": "optional", "Tensor | Number": "operand", "Tensors": "list", "Mask": "mask",
+                "Number | Tensor": "operand", "Tensor | Number | None": "operand", "list[Tensor]": "list"}
+# names that other libraries and older versions use, accepted by every operator that has the parameter on the right
+OLD_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other", "a": "input", "dimension": "dim",
+             "dims": "dim", "tensor": "input", "self": "input"}
+
+
+class Param:
+    """One parameter of an operator: its kind is tensor, optional, operand (tensor or number), list, mask, number, sizes, dims or
+    plain."""
+
+    __slots__ = ("name", "kind", "default", "keyword", "annotation")
+
+    def __init__(self, name: str, annotation: str, default: Any, keyword: bool) -> None:
+        self.name, self.annotation, self.default, self.keyword = name, annotation, default, keyword
+        self.kind = TENSOR_KINDS.get(annotation) or {"Number": "number", "Sizes": "sizes", "Dims": "dims"}.get(annotation, "plain")
+
+    @property
+    def differentiable(self) -> bool:
+        return self.kind in ("tensor", "optional", "operand", "list")
+
+
+REQUIRED = object()
+
+
+def params_of(fn: Callable) -> list[Param]:
+    """The parameters of a function, from its code object (inspect is slow to import)."""
+    code = fn.__code__
+    notes = fn.__annotations__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    defaults = fn.__defaults__ or ()
+    first = code.co_argcount - len(defaults)
+    kwd = fn.__kwdefaults__ or {}
+    return [Param(n, notes.get(n, "Any"), defaults[i - first] if first <= i < code.co_argcount else kwd.get(n, REQUIRED), i >= code.co_argcount)
+            for i, n in enumerate(names)]
+
+
+def _positional(fn: Callable, params: list[Param]) -> Callable:
+    """`fn` taking all of its parameters by position."""
+    names = tuple(p.name for p in params if p.keyword)
+    if not names:
+        return fn
+    k = len(params) - len(names)
+    return lambda *v: fn(*v[:k], **dict(zip(names, v[k:], strict=True)))
+
+
+class Gradient:
+    """A formula: the function and the names it reads."""
+
+    __slots__ = ("fn", "reads")
+
+    def __init__(self, fn: Callable, reads: tuple[str, ...] | None = None) -> None:
+        self.fn = fn
+        self.reads = fn.__code__.co_varnames[: fn.__code__.co_argcount + fn.__code__.co_kwonlyargcount] if reads is None else reads
+
+
+class Fold:
+    """What a reduction does: `map` (scalar expression) of each element is combined ("add", "mul", "max", "min", "or", "and") and
+    `finish(value, n)` makes the result from the combination of n elements. `empty`: the value over no elements, None if there is
+    none."""
+
+    __slots__ = ("combine", "map", "finish", "empty")
+
+    def __init__(self, combine: str, map: Any, finish: Callable | None, empty: Any) -> None:
+        self.combine, self.map, self.finish, self.empty = combine, map, finish, empty
+
+
+def fold(combine: str, map: Any, finish: Callable | None = None, empty: Any = "identity") -> Fold:
+    identity = {"add": 0, "mul": 1, "or": False, "and": True}
+    return Fold(combine, map, finish, identity.get(combine) if empty == "identity" else empty)
+
+
+class Operator:
+    """The record of one operator. Everything that is derived from it is made when first asked for."""
+
+    def __init__(self, kind: str, fn: Callable, *, name: str | None = None, ns: str | tuple[str, ...] = "torch", method: bool | str = False,
+                 inplace: bool = False, operator: str | None = None, aliases: tuple[str, ...] = (), legacy: str | None = None,
+                 old: dict[str, str] | None = None, result: Any = "same", prop: bool = False, returns: tuple[str, ...] | None = None,
+                 half: bool = True, check: Callable | None = None, exact: bool = False, out: bool | None = None,
+                 random: bool = False, domain: tuple[float, float] = (-3.0, 3.0), samples: Callable | None = None,
+                 differentiable: bool = True, node: str | None = None, multi: bool = False, method_only: bool = False,
+                 public: bool = True, ints: bool = True, accumulate: bool = True) -> None:
+        self.kind, self.fn = kind, fn
+        self.name = name or fn.__name__
+        self.ns = (ns,) if isinstance(ns, str) else ns
+        self.method, self.inplace, self.operator, self.aliases, self.legacy = method, inplace or kind == "writes", operator, aliases, legacy
+        self.old, self.result, self.prop, self.returns, self.half, self.check = old or {}, result, prop, returns, half, check
+        self.exact, self.random, self.domain, self.sample_inputs, self.multi = exact, random, domain, samples, multi
+        self.can_differentiate, self.method_only, self.public, self.ints = differentiable, method_only, public, ints
+        self.accumulate = accumulate
+        self.params = params_of(fn)
+        self.body = _positional(fn, self.params)
+        self.has_out = (kind in ("pointwise", "reduction", "structural", "creation") and not method_only) if out is None else out
+        self.gradients: dict[str, Gradient] = {}
+        self.joint: Gradient | None = None
+        self.shape_rule: Callable | None = None
+        self.array: Callable | None = None
+        self.node_name = node or "".join(p[:1].upper() + p[1:] for p in self.name.strip("_").split("_")) + "Backward0"
+        self.__doc__ = fn.__doc__
+        self._derived: dict[Any, Any] = {}
+        if public:
+            OPERATORS[self.qualified] = self
+            for n in self.ns:
+                table = NAMESPACES.setdefault(n, {})
+                for a in (self.name, *aliases):
+                    table[a] = self
+
+    @property
+    def qualified(self) -> str:
+        """The name with its namespace, as the parity tool writes it: "add", "nn.functional.relu", "linalg.inv"."""
+        return self.name if self.ns[0] == "torch" else f"{self.ns[0]}.{self.name}"
+
+    # --- what may follow the decorator ------------------------------------------------------------------------------
+    def gradient(self, *fns: Callable, **named: Callable) -> Any:
+        """Formulas for operands: `op.gradient(input=lambda grad, ...: ...)`, or `@op.gradient` on a function of the operand's name."""
+        for f in fns:
+            named[f.__name__] = f
+        for k, f in named.items():
+            if k not in {p.name for p in self.params}:
+                raise TypeError(f"{self.name} has no operand {k!r}")
+            self.gradients[k] = Gradient(f)
+        return self
+
+    def backward(self, fn: Callable) -> Operator:
+        """One formula `fn(grad, needs, ...)` for all operands; `needs` says which are wanted; returns a tuple, one entry an operand."""
+        self.joint = Gradient(fn)
+        return self
+
+    def shape(self, fn: Callable) -> Operator:
+        """The rule for meta tensors: from MetaArrays (and the other arguments) to a shape, a (shape, dtype) or a tuple of these."""
+        self.shape_rule = fn
+        return self
+
+    def fast(self, fn: Callable) -> Operator:
+        """A way on arrays that is quicker than the body and gives the same (a generated test holds the two equal)."""
+        self.array = _positional(fn, params_of(fn)) if self.kind != "reduction" else fn
+        return self
+
+    def samples(self, fn: Callable) -> Operator:
+        """Inputs for the generated tests: `fn()` yields `(args, kwargs)` whose `Spec`s become tensors."""
+        self.sample_inputs = fn
+        return self
+
+    # --- what is derived --------------------------------------------------------------------------------------------
+    def derived(self, key: str) -> Any:
+        v = self._derived.get(key)
+        if v is None:
+            from . import generate
+            v = self._derived[key] = generate.derive(self, key)
+        return v
+
+    @property
+    def function(self) -> Callable:
+        """The public function; also the Tensor method."""
+        return self.derived("function")
+
+    @property
+    def inplace_function(self) -> Callable:
+        return self.derived("inplace")
+
+    def __call__(self, *args: Any, **kw: Any) -> Any:
+        return self.function(*args, **kw)
+
+    def __repr__(self) -> str:
+        return f"<operator {self.qualified} ({self.kind})>"
+
+
+def _kind(kind: str, **fixed: Any) -> Callable:
+    def decorator(fn: Callable | None = None, **kw: Any) -> Any:
+        make = lambda f: Operator(kind, f, **{**fixed, **kw})  # noqa: E731
+        return make if fn is None else make(fn)
+    decorator.__name__ = kind
+    return decorator
+
+
+pointwise = _kind("pointwise")
+reduction = _kind("reduction")
+view = _kind("view")
+structural = _kind("structural")
+writes = _kind("writes")
+creation = _kind("creation")
+composite = _kind("composite")
+
+DUNDERS = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floordiv", "mod": "mod", "pow": "pow", "matmul": "matmul",
+           "and": "and", "or": "or", "xor": "xor", "lshift": "lshift", "rshift": "rshift"}
+
+
+def install() -> None:
+    """Put the operators on Tensor: light stubs that make the real wrapper at the first call and step aside."""
+    from ..core.tensor import Tensor, hooks
+
+    def put(attr: str, make: Callable[[], Callable]) -> None:
+        def stub(*args: Any, **kw: Any) -> Any:
+            f = make()
+            setattr(Tensor, attr, f)
+            return f(*args, **kw)
+        stub.__name__ = attr
+        setattr(Tensor, attr, stub)
+
+    for op in list(OPERATORS.values()):
+        if op.prop:
+            setattr(Tensor, op.name, property(lambda t, op=op: op.function(t)))
+        elif op.method:
+            for n in (op.name if op.method is True else op.method, *op.aliases):
+                put(n, lambda op=op: op.function)
+        if op.inplace:
+            for n in (op.name, *op.aliases):
+                put(n + "_", lambda op=op: op.inplace_function)
+        if op.operator:
+            for o in op.operator.split():
+                if o in DUNDERS:
+                    put(f"__{o}__", lambda op=op: op.derived("dunder"))
+                    put(f"__r{o}__", lambda op=op: op.derived("rdunder"))
+                    if op.inplace:
+                        put(f"__i{o}__", lambda op=op: op.derived("idunder"))
+                elif o in ("neg", "invert", "abs", "pos"):
+                    put(f"__{o}__", lambda op=op: op.function)
+                else:
+                    put(f"__{o}__", lambda op=op: op.derived("dunder"))
+    from . import function
+    hooks.function = function

@@ -1,0 +1,691 @@
+"""Code made from records: public wrappers, recording on the tape, nodes.
+
+Everything generated shares the globals `G`. The wrappers of pointwise operators begin with a fast path (plain CPU arrays of one
+dtype, below `BIG` elements): one NumPy call, one tensor, one node if needed; whatever is not plain falls through to
+`execute.run`, which decides everything. Meaning never depends on the fast path. `G["ND"]` is the array class that the fast
+paths accept; a capture replaces it, which closes them all.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..autograd.modes import modes
+from ..autograd.node import (Node, attach_many, edge, freed, next_seq, save, save_overwritten, save_result, TensorMeta, unpack)
+from ..core.errors import place
+from ..core.tensor import MAYBE, Tensor, bump, wrap
+from . import expr as E
+from .declare import OLD_NAMES, Gradient, Operator, Param, REQUIRED
+
+__all__ = ["derive", "G", "quiet", "trace"]
+
+BIG = 65536
+
+
+def _quiet_context() -> contextvars.Context:
+    """A context in which NumPy does not report overflow, division by zero or invalid values. Running a ufunc in it costs 70 ns,
+    np.errstate 900."""
+    ctx = contextvars.copy_context()
+    ctx.run(lambda: np.seterr(all="ignore"))
+    return ctx
+
+
+def _fresh_quiet() -> Callable:
+    return _quiet_context().run
+
+
+quiet = _fresh_quiet()
+G: dict[str, Any] = {
+    "ND": np.ndarray, "F32": np.dtype("float32"), "F64": np.dtype("float64"), "I64": np.dtype("int64"), "quiet": quiet, "asarray": np.asarray,
+    "Tensor": Tensor, "new": object.__new__, "modes": modes, "edge": edge, "save": save, "save_result": save_result,
+    "save_overwritten": save_overwritten, "unpack": unpack, "freed": freed, "seq": next_seq, "place": place, "wrap": wrap, "bump": bump,
+    "attach_many": attach_many, "TensorMeta": TensorMeta, "BIG": BIG, "MAYBE": MAYBE, "__name__": "rushlight.ops.generated",
+    "FAST_ERRORS": (AttributeError, TypeError, ValueError, RuntimeError, OverflowError, ArithmeticError, RuntimeWarning),
+}
+
+
+def make(source: str, name: str, **extra: Any) -> Callable:
+    """Compile generated source; `extra` become closure-like globals under names that the source mentions."""
+    outer = f"def make({', '.join(extra)}):\n" + "\n".join("    " + line for line in source.splitlines()) + f"\n    return {name}\n"
+    env: dict[str, Any] = {}
+    exec(compile(outer, f"<rushlight operator {name}>", "exec"), G, env)
+    return env["make"](**extra)
+
+
+def derive(op: Operator, key: str) -> Any:
+    if key == "function":
+        return _finish(_function(op), op, op.name)
+    if key == "inplace":
+        return _finish(_inplace(op), op, op.name + "_")
+    if key == "dunder":
+        return _dunder(op)
+    if key == "rdunder":
+        return _rdunder(op)
+    if key == "idunder":
+        return _idunder(op)
+    if key == "record":
+        return _record(op, inplace=False)
+    if key == "record_inplace":
+        return _record(op, inplace=True)
+    if key == "node":
+        return _node(op)
+    if key == "formulas":
+        return _formulas(op)
+    if key == "plain":
+        return Plain(op) if op.kind == "pointwise" else None
+    raise KeyError(key)
+
+
+def _finish(f: Callable, op: Operator, name: str) -> Callable:
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = op.__doc__
+    f.__module__ = {"torch": "torch", "nn.functional": "torch.nn.functional"}.get(op.ns[0], "torch." + op.ns[0])
+    return f
+
+
+# --- pointwise: expressions -----------------------------------------------------------------------------------------
+def trace(op: Operator, static: tuple = (), absent: tuple[str, ...] = ()) -> E.Expr:
+    """The expression of a pointwise record; `static` are the values of its plain parameters, `absent` the operands that are None."""
+    cache = op._derived.setdefault("traces", {})
+    r = cache.get((static, absent))
+    if r is None:
+        it = iter(static)
+        args = {p.name: next(it) if p.kind == "plain" else None if p.name in absent else E.arg(p.name) for p in op.params}
+        r = cache[static, absent] = E.const(op.fn(**args))
+    return r
+
+
+class Plain:
+    """What the fast paths need of a pointwise record: `ufunc` when the expression is one primitive of the operands in order (with the
+    numbers at their defaults), `names` of arrays and numbers, `evaluate` otherwise."""
+
+    def __init__(self, op: Operator) -> None:
+        self.tensors = [p for p in op.params if p.kind in ("tensor", "operand", "mask")]
+        self.numbers = [p for p in op.params if p.kind == "number"]
+        self.statics = [p for p in op.params if p.kind == "plain"]
+        self.ufunc = None
+        self.names = [p.name for p in op.params if p.kind != "plain"]
+        self.ok = all(p.kind in ("tensor", "operand", "number", "plain") for p in op.params)
+        self.static = tuple(None if p.default is REQUIRED else p.default for p in self.statics)
+        if any(p.default is REQUIRED for p in self.statics):
+            self.ok = False
+            return
+        root = trace(op, self.static, tuple(p.name for p in self.tensors + self.numbers if p.default is None))
+        self.root = root
+        simple = root
+        if self.numbers and all(p.default is not REQUIRED for p in self.numbers):
+            simple = _fold_ones(E.substitute(root, {p.name: E.const(p.default) for p in self.numbers}))
+        if simple.op in E.PRIMITIVES and [getattr(a, "op", None) for a in simple.args] == ["arg"] * len(self.tensors) \
+                and [a.args[0] for a in simple.args] == [p.name for p in self.tensors]:
+            from ..backends.cpu.evaluate import ufunc_of
+            self.ufunc = ufunc_of(simple.op)
+            self.primitive = simple.op
+
+
+def _fold_ones(root: E.Expr) -> E.Expr:
+    """`1 * x` is x, exactly."""
+    new: dict[int, E.Expr] = {}
+    for n in E.postorder(root):
+        if n.op in ("arg", "const"):
+            new[id(n)] = n
+            continue
+        args = [new[id(a)] if isinstance(a, E.Expr) else a for a in n.args]
+        if n.op == "mul" and args[0].op == "const" and args[0].args[0] == 1:
+            new[id(n)] = args[1]
+        else:
+            new[id(n)] = E.Expr(n.op, *args)
+    return new[id(root)]
+
+
+# --- wrappers -------------------------------------------------------------------------------------------------------
+def _default(p: Param) -> str:
+    return f"D_{p.name}"
+
+
+def _signature(op: Operator, first: str | None = None, out: bool = True) -> tuple[str, str, dict[str, Any]]:
+    """(parameter list, tuple of the values, defaults) of a wrapper."""
+    parts, values, env = [], [], {}
+    star = False
+    for p in op.params:
+        values.append(p.name)
+        if p.kind == "sizes":
+            parts.append("*" + p.name)
+            star = True
+            continue
+        if p.keyword and not star:
+            if op.legacy:
+                parts.append("*old")
+            else:
+                parts.append("*")
+            star = True
+        if p.default is REQUIRED:
+            parts.append(p.name)
+        else:
+            env[_default(p)] = p.default
+            parts.append(f"{p.name}={_default(p)}")
+    if op.legacy and not star:
+        parts.append("*old")
+        star = True
+    if out and op.has_out:
+        if not star:
+            parts.append("*")
+        parts.append("out=None")
+    parts.append("**kw")
+    return ", ".join(parts), "(" + "".join(v + ", " for v in values) + ")", env
+
+
+def _prelude(op: Operator, inplace: bool) -> list[str]:
+    """Old names, old signatures, sizes as separate arguments."""
+    values = "(" + "".join(p.name + ", " for p in op.params) + ")"
+    lines = []
+    # an unknown keyword, or a required parameter given by an old name
+    lines.append("    if kw:")
+    lines.append(f"        return OLD(OP, {values}, kw, {'out' if op.has_out and not inplace else 'None'}, {inplace})")
+    if op.legacy:
+        lines.append("    if old:")
+        lines.append(f"        return LEGACY(OP, {values}, old, {'out' if op.has_out and not inplace else 'None'}, {inplace})")
+    for p in op.params:
+        if p.kind == "sizes":
+            lines.append(f"    if {p.name}.__len__() == 1 and {p.name}[0].__class__ is not int: {p.name} = SIZES({p.name}[0], '{op.name}', '{p.name}')")
+            lines.append(f"    elif not {p.name}.__class__ is tuple: {p.name} = SIZES({p.name}, '{op.name}', '{p.name}')")
+    return lines
+
+
+def _fast(op: Operator, self_name: str, indent: str, plain: Plain, dunder: bool = False) -> list[str]:
+    """The fast path of a pointwise operator with one or two tensor operands. Falls through when it does not apply."""
+    t = [p.name for p in plain.tensors]
+    use = plain.ufunc is not None
+    numbers = "".join(", " + p.name for p in plain.numbers)
+    lines = ["try:"]
+    lines.append(f"    a = {t[0]}._a; d = a.dtype")
+    floats = "(d is F32 or d is F64)"
+    if len(t) == 2:
+        if plain.tensors[1].kind == "operand":
+            lines.append(f"    oc = {t[1]}.__class__")
+            lines.append("    if oc is float or oc is int:")
+            lines.append(f"        b = {t[1]}; ok = {floats if use else 'False'}; rg = {t[0]}._rg")
+            lines.append("    else:")
+            lines.append(f"        b = {t[1]}._a; ok = d is b.dtype and b.__class__ is ND and {floats}; rg = {t[0]}._rg or {t[1]}._rg")
+        else:
+            lines.append(f"    b = {t[1]}._a; ok = d is b.dtype and b.__class__ is ND and {floats}; rg = {t[0]}._rg or {t[1]}._rg")
+        call = "quiet(UF, a, b)" if use else f"quiet(EV, a, b{numbers}, d.type)"
+    else:
+        lines.append(f"    ok = {floats}; rg = {t[0]}._rg")
+        call = "quiet(UF, a)" if use else f"quiet(EV, a{numbers}, d.type)"
+    lines.append("    if ok and a.__class__ is ND and a.size < BIG:")
+    lines.append(f"        r = {call}")
+    lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
+    lines.append("        t._node = t._grad = t._v = t._base = None")
+    if has_gradient(op):
+        values = ", ".join(p.name for p in op.params) if not dunder else ", ".join(
+            p.name if p in plain.tensors else _default(p) for p in op.params)
+        lines.append(f"        if rg: RECORD(t, {values})")
+    lines.append("        return t")
+    lines.append("except FAST_ERRORS: pass")
+    return [indent + x for x in lines]
+
+
+def _floats_pass(op: Operator) -> bool:
+    """Whether float operands of one dtype need no check."""
+    return op.check is None or getattr(op.check, "integers_only", False)
+
+
+def has_gradient(op: Operator) -> bool:
+    return op.can_differentiate and (bool(op.gradients) or op.joint is not None or op.kind == "reduction"
+                                     or op.kind == "pointwise" and op.result not in ("bool", "int64"))
+
+
+def _late(op: Operator, key: str) -> Callable:
+    """A derived function that is made at the first call."""
+    def late(*args: Any) -> Any:
+        return op.derived(key)(*args)
+    return late
+
+
+def _function(op: Operator) -> Callable:
+    from . import execute
+    if op.kind == "composite" and not op.has_out and not op.array and not op.old:
+        return _composite(op)
+    sig, values, env = _signature(op)
+    lines = [f"def {op.name}({sig}):"]
+    lines += _prelude(op, False)
+    plain = op.derived("plain")
+    if plain is not None and plain.ok and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float", "bool")) \
+            and _floats_pass(op) and (plain.ufunc is not None or _evaluable(plain)):
+        cond = ["out is None"] if op.has_out else []
+        cond += [f"{p.name} is {_default(p)}" if plain.ufunc is not None else f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in plain.numbers]
+        cond += [f"{p.name} == {_default(p)}" for p in plain.statics]
+        lines.append(f"    if {' and '.join(cond) or 'True'}:")
+        lines += _fast(op, "input", "        ", plain)
+        env["UF"] = plain.ufunc
+        env["EV"] = _evaluator(plain)
+    if op.has_out:
+        lines.append("    if out is None: return RUN(OP, " + values + ")")
+        lines.append("    return OUT(OP, " + values + ", out)")
+    else:
+        lines.append("    return RUN(OP, " + values + ")")
+    record = _late(op, "record")
+    f = make("\n".join(lines), op.name, OP=op, RUN=execute.run, OUT=execute.run_out, OLD=old_names, LEGACY=legacy, SIZES=sizes, RECORD=record, **env) \
+        if op.name.isidentifier() else None
+    assert f is not None, op.name
+    return f
+
+
+def _evaluable(plain: Plain) -> bool:
+    return all(not E.PRIMITIVES[n.op].ufunc.startswith("scipy:") for n in E.postorder(plain.root) if n.op in E.PRIMITIVES) and plain.root.op in E.PRIMITIVES
+
+
+def _evaluator(plain: Plain) -> Callable | None:
+    if plain.ufunc is not None or not plain.ok:
+        return None
+    from ..backends.cpu.evaluate import numpy_function
+    order = [p.name for p in plain.tensors] + [p.name for p in plain.numbers]
+    state: dict[str, Callable] = {}
+
+    def first(*args: Any) -> Any:  # compiled at the first call
+        f = state.get("f")
+        if f is None:
+            f = state["f"] = numpy_function(order, [plain.root], numbers=[p.name for p in plain.numbers])
+        return f(*args)
+    return first
+
+
+def _composite(op: Operator) -> Callable:
+    """A composite is its own body; keywords of other ages and capture still pass through a wrapper."""
+    from . import execute
+    sig, values, env = _signature(op, out=False)
+    lines = [f"def {op.name}({sig}):", *_prelude(op, False), f"    return RUN(OP, {values})"]
+    return make("\n".join(lines), op.name, OP=op, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes, **env)
+
+
+def _inplace(op: Operator) -> Callable:
+    from . import execute
+    sig, values, env = _signature(op, out=False)
+    lines = [f"def {op.name}_({sig}):", *_prelude(op, True)]
+    plain = op.derived("plain")
+    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float")) and _floats_pass(op):
+        cond = [f"{p.name} is {_default(p)}" for p in plain.numbers] + [f"{p.name} == {_default(p)}" for p in plain.statics]
+        lines.append(f"    if {' and '.join(cond) or 'True'}:")
+        lines += _fast_inplace(plain, "        ")
+        env["UF"] = plain.ufunc
+    lines.append(f"    return RUN(OP, {values})")
+    return make("\n".join(lines), op.name + "_", OP=op, RUN=execute.run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, **env)
+
+
+def _fast_inplace(plain: Plain, indent: str) -> list[str]:
+    t = [p.name for p in plain.tensors]
+    lines = ["try:", f"    a = {t[0]}._a; d = a.dtype", "    ok = a.__class__ is ND and (d is F32 or d is F64) and a.base is None and a.size < BIG"]
+    if len(t) == 2:
+        lines.append(f"    oc = {t[1]}.__class__")
+        lines.append("    if oc is float or oc is int:")
+        lines.append(f"        b = {t[1]}; rg = {t[0]}._rg")
+        lines.append("    else:")
+        lines.append(f"        b = {t[1]}._a; ok = ok and d is b.dtype and b.__class__ is ND and b.base is None; rg = {t[0]}._rg or {t[1]}._rg")
+        call = "quiet(UF, a, b, a)"
+    else:
+        lines.append(f"    rg = {t[0]}._rg")
+        call = "quiet(UF, a, a)"
+    lines.append("    if ok and not (rg and modes.grad):")
+    lines.append(f"        {call}")
+    lines.append(f"        bump({t[0]})")
+    lines.append(f"        return {t[0]}")
+    lines.append("except FAST_ERRORS: pass")
+    return [indent + x for x in lines]
+
+
+def _dunder(op: Operator) -> Callable:
+    """`a + b`: the function with the defaults, or NotImplemented for foreign operands."""
+    from . import execute
+    plain = op.derived("plain")
+    t = [p.name for p in op.params if p.kind in ("tensor", "operand")][:2]
+    env = {_default(p): p.default for p in op.params if p.name not in t}
+    lines = [f"def dunder({t[0]}, {t[1]}):"]
+    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and _floats_pass(op):
+        lines += _fast(op, t[0], "    ", plain, dunder=True)
+        env["UF"] = plain.ufunc
+        env["EV"] = None
+    lines.append(f"    return BIN(OP, {t[0]}, {t[1]})")
+    return make("\n".join(lines), "dunder", OP=op, BIN=execute.binary, RECORD=_late(op, "record"), **env)
+
+
+def _rdunder(op: Operator) -> Callable:
+    from . import execute
+    return make("def rdunder(self, other):\n    return BIN(OP, other, self)", "rdunder", OP=op, BIN=execute.binary)
+
+
+def _idunder(op: Operator) -> Callable:
+    plain = op.derived("plain")
+    t = [p.name for p in op.params if p.kind in ("tensor", "operand")][:2]
+    env: dict[str, Any] = {}
+    lines = [f"def idunder({t[0]}, {t[1]}):"]
+    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and _floats_pass(op) and (callable(op.result) or op.result in ("same", "float")):
+        lines += _fast_inplace(plain, "    ")
+        env["UF"] = plain.ufunc
+    lines.append(f"    return F({t[0]}, {t[1]})")
+    return make("\n".join(lines), "idunder", F=op.inplace_function, **env)
+
+
+def sizes(x: Any, name: str = "", arg: str = "size") -> tuple[int, ...]:
+    """Sizes given as one sequence."""
+    if x is None:
+        return ()
+    if isinstance(x, (int, np.integer)) or isinstance(x, Tensor) and x.dim() == 0:
+        return (int(x),)
+    out = []
+    for i in x:
+        if isinstance(i, bool) or not isinstance(i, (int, np.integer)):
+            if isinstance(i, Tensor) and i.dtype.category <= 1:
+                i = i.item()
+            elif i is None:
+                pass
+            else:
+                raise TypeError(f"{name}(): argument '{arg}' must be tuple of ints, but found element of type {type(i).__name__}")
+        out.append(i if i is None else int(i))
+    return tuple(out)
+
+
+def old_names(op: Operator, values: tuple, kw: dict, out: Any, inplace: bool) -> Any:
+    """A call with keywords that the operator does not have today: translate them, or say which is unknown."""
+    params = {p.name: p for p in op.params}
+    bound = dict(zip(params, values, strict=True))
+    given: dict[str, Any] = {}
+    for k, v in kw.items():
+        name = op.old.get(k) or (k if k in params else OLD_NAMES.get(k))
+        if name is None or name not in params or name in given:
+            raise TypeError(f"{op.name}() got an unexpected keyword argument '{k}'")
+        given[name] = v
+    bound.update(given)
+    return _again(op, bound, out, inplace)
+
+
+def _again(op: Operator, bound: dict, out: Any, inplace: bool) -> Any:
+    from . import execute
+    vals = []
+    for p in op.params:
+        v = bound[p.name]
+        if p.kind == "sizes" and not isinstance(v, tuple):
+            v = sizes(v, op.name, p.name)
+        vals.append(v)
+    if inplace:
+        return execute.run_inplace(op, tuple(vals))
+    return execute.run(op, tuple(vals)) if out is None else execute.run_out(op, tuple(vals), out)
+
+
+def legacy(op: Operator, values: tuple, old: tuple, out: Any, inplace: bool) -> Any:
+    """A call with more positional arguments than today's signature: the record's `legacy` signature says what they were."""
+    names = [p.name for p in op.params]
+    order = [n.strip() for n in op.legacy.split(",")]  # type: ignore[union-attr]
+    today = [v for p, v in zip(op.params, values, strict=True) if not p.keyword]
+    given = [*today, *old]
+    if len(given) != len(order):
+        raise TypeError(f"{op.name}() takes {len(today)} positional arguments but {len(given)} were given")
+    import warnings
+    warnings.warn(f"this overload of {op.name} is deprecated: {op.name}({', '.join(order)}); pass {', '.join(p.name for p in op.params if p.keyword)} "
+                  "by keyword", UserWarning, stacklevel=3)
+    bound = dict(zip(names, values, strict=True))
+    bound.update(zip(order, given, strict=True))
+    return _again(op, bound, out, inplace)
+
+
+# --- the tape -------------------------------------------------------------------------------------------------------
+def _formulas(op: Operator) -> dict[str, Gradient]:
+    """The gradient formulas of an operator; those of pointwise records become pointwise operators themselves."""
+    from . import execute
+    if op.joint is not None:
+        return {}
+    if op.kind == "reduction" and not op.gradients:
+        return {"input": execute.fold_gradient(op)}
+    if op.kind != "pointwise":
+        return dict(op.gradients)
+    out = {}
+    for p in op.params:
+        if p.kind not in ("tensor", "operand"):
+            continue
+        g = op.gradients.get(p.name)
+        out[p.name] = _scalar_gradient(op, p, g)
+    return {k: v for k, v in out.items() if v is not None}
+
+
+def _scalar_gradient(op: Operator, p: Param, formula: Gradient | None) -> Gradient | None:
+    plain = [q for q in op.params if q.kind == "plain"]
+
+    optional = [q for q in op.params if q.default is None and q.kind != "plain"]
+
+    def body_for(static: tuple, absent: tuple[str, ...] = ()) -> E.Expr:
+        if formula is None:
+            return E.derivative(trace(op, static, absent), p.name, E.arg("grad"))
+        it = iter(static)
+        args: dict[str, Any] = {q.name: next(it) for q in plain}
+        args.update({q.name: None if q.name in absent else E.arg(q.name) for q in op.params if q.kind != "plain"})
+        args.update(grad=E.arg("grad"), result=E.arg("result"))
+        return E.const(formula.fn(**{n: args[n] for n in formula.reads}))
+
+    if plain or optional:  # which operands are read may depend on them: save what any formula names
+        reads = [q.name for q in op.params] + (["result"] if formula is not None and "result" in formula.reads else [])
+        if formula is not None:
+            reads = [n for n in formula.reads if n != "grad"]
+    else:
+        e = body_for(())
+        if e.op == "const" and e.args[0] == 0:
+            return None
+        if e.op == "arg" and e.args[0] == "grad":
+            return Gradient(lambda grad: grad, ("grad",))
+        reads = [n for n in E.inputs_of(e) if n != "grad"]
+    reads = ["grad", *reads]
+    kinds = {q.name: q for q in op.params}
+    notes = ["Tensor | Number" if (q := kinds.get(n)) is not None and q.kind in ("operand",) else
+             "Mask" if q is not None and q.kind == "mask" else
+             "Number" if q is not None and q.kind == "number" else "Any" if q is not None and q.kind == "plain" else "Tensor" for n in reads]
+    params = [n + ("=None" if n in {q.name for q in optional} else "") for n in reads]
+    first = next((i for i, t in enumerate(params) if "=None" in t), len(params))
+    params = [t + "=None" if i > first and "=None" not in t else t for i, t in enumerate(params)]
+    source = f"def g({', '.join(params)}): return BODY(({''.join(n + ', ' for n in reads if n in {q.name for q in plain})}), locals())"
+
+    def body(static: tuple, given: dict[str, Any]) -> E.Expr:
+        return body_for(_complete(plain, reads, static), tuple(q.name for q in optional if given.get(q.name) is None))
+
+    env: dict[str, Any] = {"BODY": body}
+    exec(source, env)
+    env["g"].__annotations__ = dict(zip(reads, notes, strict=True))
+    g = Operator("pointwise", env["g"], name=f"{op.name}_grad_{p.name}", public=False, method=False, result="same", domain=op.domain)
+    g.gradient_of = (op, p.name)  # type: ignore[attr-defined]
+    state: list[Callable] = []
+
+    def call(*args: Any) -> Any:
+        if not state:
+            state.append(g.function)
+        if args[0]._a.dtype.kind == "c":
+            from . import function
+            conj = function("conj_physical")
+            return conj(state[0](conj(args[0]), *args[1:]))
+        return state[0](*args)
+    return Gradient(call, tuple(reads))
+
+
+def _complete(plain: list, reads: list[str], static: tuple) -> tuple:
+    it = iter(static)
+    return tuple(next(it) if q.name in reads else q.default for q in plain)
+
+
+def _plan(op: Operator) -> tuple[dict[str, Gradient], list[str], list[Param]]:
+    formulas = op.derived("formulas")
+    tensors = [p for p in op.params if p.differentiable]
+    names: list[str] = []
+    for g in ([op.joint] if op.joint else formulas.values()):
+        for n in g.reads:
+            if n not in ("grad", "grads", "needs") and n not in names:
+                names.append(n)
+    return formulas, names, tensors
+
+
+def fit(g: Tensor, meta: TensorMeta) -> Tensor:
+    """A gradient brought to the shape and dtype of its operand: summed over broadcast dimensions, the real part taken."""
+    from . import function
+    a = g._a
+    if a.shape != meta.shape:
+        g = sum_to(g, meta.shape)
+    if g._a.dtype != meta.array_dtype:
+        if g._a.dtype.kind == "c" and meta.array_dtype.kind != "c":
+            g = function("real")(g)
+        g = g.to(meta.dtype)
+    return g
+
+
+def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`g` summed over the dimensions that broadcasting added or stretched."""
+    from . import function
+    have = g._a.shape
+    lead = len(have) - len(shape)
+    dims = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and have[i + lead] != 1)
+    if dims:
+        g = function("sum")(g, dims, True)
+    return function("view")(g, shape) if g._a.shape != shape and g.is_contiguous() else function("reshape")(g, shape) if g._a.shape != shape else g
+
+
+def _record(op: Operator, inplace: bool) -> Callable:
+    formulas, names, tensors = _plan(op)
+    wanted = {p.name for p in tensors} if op.joint else set(formulas)
+    multi = op.returns is not None or op.multi
+    pnames = [p.name for p in op.params]
+    lines = [f"def record(t, {', '.join(pnames)}):", "    if not modes.grad: return"]
+    edges = []
+    for i, p in enumerate(tensors):
+        e = f"e{i}"
+        if p.name not in wanted:
+            edges.append("None")
+            continue
+        if p.kind == "list":
+            lines.append(f"    {e} = [edge(x) if x._rg else None for x in {p.name}]")
+            edges.append("*" + e)
+        elif p.kind == "tensor":
+            lines.append(f"    {e} = edge({p.name}) if {p.name}._rg else None")
+            edges.append(e)
+        else:
+            lines.append(f"    {e} = edge({p.name}) if getattr({p.name}, '_rg', False) else None")
+            edges.append(e)
+    tests = [f"e{i} is None" if p.kind != "list" else f"not any(e{i})" for i, p in enumerate(tensors) if p.name in wanted]
+    lines.append(f"    if {' and '.join(tests) or 'True'}: return")
+    if not multi:
+        lines.append("    if t._a.dtype.kind in 'biu': return")
+    if inplace:
+        lines.append("    first = " + pnames[0])
+    lines.append("    n = new(NODE); n.seq = seq()")
+    nxt = ", ".join(edges)
+    lines.append(f"    n.next = ({nxt}{',' if nxt else ''})")
+    saves = []
+    tnames = {p.name: (i, p) for i, p in enumerate(tensors)}
+    anysave = False
+    later = False
+    for nm in names:
+        users = [a for a, g in formulas.items() if nm in g.reads]
+        cond = "" if op.joint else " or ".join(
+            (f"e{tnames[a][0]} is not None" if tnames[a][1].kind != "list" else f"any(e{tnames[a][0]})") for a in users)
+        every = op.joint or set(users) == wanted
+        if nm in ("result", "results") or op.returns and nm in op.returns:
+            later = True
+            v = "save_result(t)" if nm == "result" and not multi else "save_result(t[0])" if nm == "result" else \
+                "tuple(save_result(x, i) if x is not None else None for i, x in enumerate(t))" if nm == "results" else \
+                f"save_result(t[{op.returns.index(nm)}], {op.returns.index(nm)})"  # type: ignore[union-attr]
+            anysave = True
+        elif nm.endswith("_meta") and nm not in pnames:
+            base = nm[:-5]
+            kind = tnames[base][1].kind if base in tnames else "tensor"
+            v = f"[TensorMeta(x) for x in {base}]" if kind == "list" else f"TensorMeta({base})" if kind == "tensor" else \
+                f"TensorMeta({base}) if isinstance({base}, Tensor) else None"
+            every = True
+        elif nm in tnames or any(p.name == nm and p.kind in ("mask",) for p in op.params):
+            s = "save_overwritten" if inplace and nm == pnames[0] else "save"
+            v = f"{s}({nm})"
+            anysave = True
+        elif nm in pnames and next(p for p in op.params if p.name == nm).annotation in ("Index", "Any"):
+            v = f"save({nm})"
+            anysave = True
+        elif nm in pnames:
+            v, every = nm, True
+        else:
+            raise TypeError(f"the gradient of {op.name} reads {nm!r}, which is neither an argument nor a result")
+        saves.append(v if every or not cond else f"({v} if {cond} else None)")
+    fits = []
+    if op.kind == "pointwise":
+        for i, p in enumerate(tensors):
+            if p.name in wanted:
+                fits.append((i, len(saves)))
+                saves.append(f"None if e{i} is None or ({p.name}._a.shape == t._a.shape and {p.name}._a.dtype is t._a.dtype) else TensorMeta({p.name})")
+    lines.append(f"    n.saved = ({', '.join(saves)}{',' if saves else ''})")
+    lines.append("    n.where = place()" if anysave else "    n.where = place() if modes.anomaly else None")
+    if inplace:
+        lines.append("    HISTORY(t, n)")
+    elif multi:
+        lines.append("    n.outputs = len(t)")
+        lines.append("    attach_many(t, n)")
+    else:
+        lines.append("    t._node = n; t._rg = True")
+    from . import execute
+    return make("\n".join(lines), "record", NODE=op.derived("node"), HISTORY=execute.set_history)
+
+
+def _node(op: Operator) -> type:
+    formulas, names, tensors = _plan(op)
+    multi = op.returns is not None or op.multi
+    lines = ["def backward(self, grad, next):", "    s = self.saved", "    if s is None: raise freed()"]
+    if multi:
+        lines.append("    grads = grad; grad = grads[0]")
+        if not op.joint and all("grads" not in g.reads for g in formulas.values()):
+            lines.append("    if grad is None: return (None,) * len(next)")
+    at = {n: i for i, n in enumerate(names)}
+
+    def value(n: str) -> str:
+        if n in ("grad", "grads"):
+            return n
+        if n == "results":
+            return f"tuple(unpack(x, self) for x in s[{at[n]}])"
+        return f"unpack(s[{at[n]}], self)"
+
+    has_list = any(p.kind == "list" for p in tensors)
+    env: dict[str, Any] = {}
+    results = []
+    if op.joint:
+        lines.append("    needs = tuple([m is not None for m in next])")
+        args = ", ".join("needs" if n == "needs" else value(n) for n in op.joint.reads)
+        env["JOINT"] = op.joint.fn
+        lines.append(f"    r = JOINT({args})")
+        if has_list:
+            lines.append("    out = []\n    for x in r: out.extend(x) if x.__class__ in (list, tuple) else out.append(x)\n    return tuple(out)")
+        else:
+            lines.append("    return r")
+    else:
+        count = len(names)
+        k = 0
+        if has_list:
+            lines.append("    out = []; k = 0")
+        for i, p in enumerate(tensors):
+            g = formulas.get(p.name)
+            if g is None:
+                results.append("None")
+                if has_list:
+                    lines.append("    out.append(None); k += 1")
+                continue
+            env[f"G{i}"] = g.fn
+            call = f"G{i}({', '.join(value(n) for n in g.reads)})"
+            if p.kind == "list":
+                lines.append(f"    r = {call}\n    out.extend(r); k += len(r)")
+                continue
+            if has_list:
+                lines.append(f"    out.append({call} if next[k] is not None else None); k += 1")
+                continue
+            lines.append(f"    g{i} = None")
+            lines.append(f"    if next[{i}] is not None:")
+            lines.append(f"        g{i} = {call}")
+            if op.kind == "pointwise":
+                lines.append(f"        m = s[{count + k}]")
+                lines.append(f"        if m is not None: g{i} = fit(g{i}, m)")
+                k += 1
+            results.append(f"g{i}")
+        lines.append("    return tuple(out)" if has_list else f"    return ({', '.join(results)}{',' if results else ''})")
+    backward = make("\n".join(lines), "backward", fit=fit, **env)
+    return type(op.node_name, (Node,), {"__slots__": (), "backward": backward, "operator": op, "saved_names": tuple(names),
+                                        "__module__": "torch.autograd.graph"})

@@ -1,0 +1,405 @@
+"""Elementary functions of one operand."""
+
+from __future__ import annotations
+
+import math as M
+from typing import TYPE_CHECKING
+
+from ..core import dtype as D
+from . import expr as E
+from .declare import pointwise
+
+if TYPE_CHECKING:
+    from ..core.tensor import Tensor
+    Number = int | float | complex
+
+FLOAT = {"method": True, "inplace": True, "result": "float"}
+
+
+@pointwise(**FLOAT)
+def exp(input: Tensor):
+    """e to the power of each element."""
+    return E.exp(input)
+
+
+exp.gradient(input=lambda grad, result: grad * result)
+
+
+@pointwise(ns=("torch", "special"), **FLOAT)
+def exp2(input: Tensor):
+    """2 to the power of each element."""
+    return E.exp2(input)
+
+
+@pointwise(ns=("torch", "special"), **FLOAT)
+def expm1(input: Tensor):
+    """exp(input) - 1, exact near 0."""
+    return E.expm1(input)
+
+
+expm1.gradient(input=lambda grad, result: grad * (result + 1))
+
+
+@pointwise(domain=(0.1, 4.0), **FLOAT)
+def log(input: Tensor):
+    """Natural logarithm."""
+    return E.log(input)
+
+
+log.gradient(input=lambda grad, input: grad / input)
+
+
+@pointwise(domain=(0.1, 4.0), **FLOAT)
+def log2(input: Tensor):
+    """Logarithm to base 2."""
+    return E.log2(input)
+
+
+@pointwise(domain=(0.1, 4.0), **FLOAT)
+def log10(input: Tensor):
+    """Logarithm to base 10."""
+    return E.log10(input)
+
+
+@pointwise(ns=("torch", "special"), domain=(-0.9, 4.0), **FLOAT)
+def log1p(input: Tensor):
+    """log(1 + input), exact near 0."""
+    return E.log1p(input)
+
+
+log1p.gradient(input=lambda grad, input: grad / (input + 1))
+
+
+@pointwise(domain=(0.1, 4.0), **FLOAT)
+def sqrt(input: Tensor):
+    """Square root."""
+    return E.sqrt(input)
+
+
+sqrt.gradient(input=lambda grad, result: grad / (2 * result))
+
+
+@pointwise(domain=(0.1, 4.0), **FLOAT)
+def rsqrt(input: Tensor):
+    """1 / sqrt(input)."""
+    return 1 / E.sqrt(input)
+
+
+rsqrt.gradient(input=lambda grad, result: -0.5 * grad * (result * result * result))
+
+
+@pointwise(domain=(0.3, 3.0), **FLOAT)
+def reciprocal(input: Tensor):
+    """1 / input."""
+    return 1 / input
+
+
+reciprocal.gradient(input=lambda grad, result: -grad * (result * result))
+
+
+@pointwise(**FLOAT)
+def sin(input: Tensor):
+    """Sine, of radians."""
+    return E.sin(input)
+
+
+@pointwise(**FLOAT)
+def cos(input: Tensor):
+    """Cosine, of radians."""
+    return E.cos(input)
+
+
+@pointwise(domain=(-1.2, 1.2), **FLOAT)
+def tan(input: Tensor):
+    """Tangent, of radians."""
+    return E.tan(input)
+
+
+tan.gradient(input=lambda grad, result: grad * (1 + result * result))
+
+
+@pointwise(aliases=("arcsin",), domain=(-0.9, 0.9), **FLOAT)
+def asin(input: Tensor):
+    """Inverse sine."""
+    return E.asin(input)
+
+
+@pointwise(aliases=("arccos",), domain=(-0.9, 0.9), **FLOAT)
+def acos(input: Tensor):
+    """Inverse cosine."""
+    return E.acos(input)
+
+
+@pointwise(aliases=("arctan",), **FLOAT)
+def atan(input: Tensor):
+    """Inverse tangent."""
+    return E.atan(input)
+
+
+@pointwise(**FLOAT)
+def sinh(input: Tensor):
+    """Hyperbolic sine."""
+    return E.sinh(input)
+
+
+@pointwise(**FLOAT)
+def cosh(input: Tensor):
+    """Hyperbolic cosine."""
+    return E.cosh(input)
+
+
+@pointwise(ns=("torch", "nn.functional"), **FLOAT)
+def tanh(input: Tensor):
+    """Hyperbolic tangent."""
+    return E.tanh(input)
+
+
+tanh.gradient(input=lambda grad, result: grad * (1 - result * result))
+
+
+@pointwise(aliases=("arcsinh",), **FLOAT)
+def asinh(input: Tensor):
+    """Inverse hyperbolic sine."""
+    return E.asinh(input)
+
+
+@pointwise(aliases=("arccosh",), domain=(1.2, 4.0), **FLOAT)
+def acosh(input: Tensor):
+    """Inverse hyperbolic cosine."""
+    return E.acosh(input)
+
+
+@pointwise(aliases=("arctanh",), domain=(-0.9, 0.9), **FLOAT)
+def atanh(input: Tensor):
+    """Inverse hyperbolic tangent."""
+    return E.atanh(input)
+
+
+@pointwise(ns=("torch", "special"), **FLOAT)
+def erf(input: Tensor):
+    """The error function."""
+    return E.erf(input)
+
+
+@pointwise(ns=("torch", "special"), **FLOAT)
+def erfc(input: Tensor):
+    """1 - erf(input), exact for large arguments."""
+    return E.erfc(input)
+
+
+@pointwise(ns=("torch", "special"), domain=(-0.9, 0.9), **FLOAT)
+def erfinv(input: Tensor):
+    """The inverse of erf."""
+    return E.erfinv(input)
+
+
+@pointwise(domain=(0.3, 4.0), **FLOAT)
+def lgamma(input: Tensor):
+    """The logarithm of the absolute value of the gamma function."""
+    return E.lgamma(input)
+
+
+@pointwise(ns=("torch", "special"), domain=(0.3, 4.0), aliases=("psi",), **FLOAT)
+def digamma(input: Tensor):
+    """The derivative of lgamma."""
+    return E.digamma(input)
+
+
+@pointwise(method=True, inplace=True, aliases=("special_expit",), ns=("torch", "nn.functional"), result="float")
+def sigmoid(input: Tensor):
+    """1 / (1 + exp(-input)), without overflow."""
+    return 1 / (1 + E.exp(-input))
+
+
+sigmoid.gradient(input=lambda grad, result: grad * ((1 - result) * result))
+
+
+def _check_neg(input):
+    if input.dtype.kind == "b":
+        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+                           "`logical_not()` operator instead.")
+
+
+_check_neg.integers_only = True
+
+
+@pointwise(method=True, inplace=True, operator="neg", aliases=("negative",), check=_check_neg, exact=True)
+def neg(input: Tensor):
+    """The element with its sign changed."""
+    return -input
+
+
+@pointwise(method=True, operator="pos")
+def positive(input: Tensor):
+    """The tensor itself."""
+    return input
+
+
+@pointwise(method=True, inplace=True, operator="abs", aliases=("absolute",), result="real")
+def abs(input: Tensor):
+    """Absolute value; of complex numbers the modulus."""
+    return E.prim("abs", input)
+
+
+abs.gradient(input=lambda grad, input: grad * E.sign(input))
+
+
+@pointwise(method=True, inplace=True)
+def sign(input: Tensor):
+    """-1, 0 or 1; 0 for nan."""
+    return E.where(E.isnan(input), 0, E.sign(input))
+
+
+sign.gradient(input=lambda grad: grad * 0)
+
+
+@pointwise(method=True, inplace=True)
+def sgn(input: Tensor):
+    """The sign; of complex numbers the number divided by its modulus."""
+    return E.sign(input)
+
+
+sgn.gradient(input=lambda grad: grad * 0)
+ROUNDING = {"method": True, "inplace": True}
+
+
+@pointwise(**ROUNDING)
+def floor(input: Tensor):
+    """The greatest integer not above the element."""
+    return E.floor(input)
+
+
+floor.gradient(input=lambda grad: grad * 0)
+
+
+@pointwise(**ROUNDING)
+def ceil(input: Tensor):
+    """The least integer not below the element."""
+    return E.ceil(input)
+
+
+ceil.gradient(input=lambda grad: grad * 0)
+
+
+@pointwise(aliases=("fix",), **ROUNDING)
+def trunc(input: Tensor):
+    """The integer part."""
+    return E.trunc(input)
+
+
+trunc.gradient(input=lambda grad: grad * 0)
+
+
+@pointwise(method=True, inplace=True)
+def frac(input: Tensor):
+    """The element less its integer part."""
+    return input - E.trunc(input)
+
+
+frac.gradient(input=lambda grad: grad)
+
+
+@pointwise(ns=("torch", "special"), **ROUNDING)
+def round(input: Tensor, *, decimals: int = 0):
+    """The nearest integer, halves to even; with `decimals`, the nearest multiple of 10**-decimals."""
+    if decimals == 0:
+        return E.round(input)
+    if decimals > 0:
+        return E.round(input * 10.0**decimals) / 10.0**decimals
+    return E.round(input / 10.0**-decimals) * 10.0**-decimals
+
+
+round.gradient(input=lambda grad: grad * 0)
+
+
+def _check_clamp(input, min, max):
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+
+
+@pointwise(method=True, inplace=True, aliases=("clip",), check=_check_clamp)
+def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None):
+    """Elements below `min` become `min`, those above `max` become `max` (also where min > max); nan stays."""
+    if min is not None:
+        input = E.maximum(input, min)
+    return input if max is None else E.minimum(input, max)
+
+
+def _inside(grad, input, min, max):
+    ok = input >= min if min is not None else None
+    if max is not None:
+        ok = input <= max if ok is None else ok & (input <= max)
+    return E.where(ok, grad, 0)
+
+
+def _at_max(grad, input, min, max):
+    if max is None:
+        return grad * 0
+    return E.where(input > max if min is None else (input > max) | (max < min), grad, 0)
+
+
+def _at_min(grad, input, min, max):
+    if min is None:
+        return grad * 0
+    return E.where(input < min if max is None else (min < max) & (input < min), grad, 0)
+
+
+clamp.gradient(input=_inside, min=_at_min, max=_at_max)
+
+
+@pointwise(method=True, inplace=True)
+def clamp_min(input: Tensor, min: Tensor | Number):
+    """max(input, min)."""
+    return E.maximum(input, min)
+
+
+clamp_min.gradient(input=lambda grad, input, min: E.where(input >= min, grad, 0), min=lambda grad, input, min: E.where(input < min, grad, 0))
+
+
+@pointwise(method=True, inplace=True)
+def clamp_max(input: Tensor, max: Tensor | Number):
+    """min(input, max)."""
+    return E.minimum(input, max)
+
+
+clamp_max.gradient(input=lambda grad, input, max: E.where(input <= max, grad, 0), max=lambda grad, input, max: E.where(input > max, grad, 0))
+
+
+def _limits(input, nan, posinf, neginf):
+    d = D.of(input.dtype)
+    if d.category < D.FLOAT:
+        return input, 0, 0, 0
+    f = D.finfo(d)
+    return (input, 0.0 if nan is None else nan, f.max if posinf is None else posinf, f.min if neginf is None else neginf)
+
+
+@pointwise(method=True, inplace=True, check=_limits)
+def nan_to_num(input: Tensor, nan: Number = None, posinf: Number = None, neginf: Number = None):
+    """nan becomes `nan` (0), infinities become `posinf` and `neginf` (the dtype's largest and smallest numbers)."""
+    return E.where(E.isnan(input), nan, E.where(E.isinf(input), E.where(input > 0, posinf, neginf), input))
+
+
+nan_to_num.gradient(input=lambda grad, input: E.where(E.isnan(input) | E.isinf(input), 0, grad))
+
+
+@pointwise(method=True, domain=(0.1, 0.9), ns=("torch", "special"), inplace=True, result="float")
+def logit(input: Tensor, eps: float | None = None):
+    """log(p / (1 - p)), with p clamped to [eps, 1 - eps] if eps is given."""
+    if eps is not None:
+        input = E.minimum(E.maximum(input, eps), 1 - eps)
+    return E.log(input / (1 - input))
+
+
+@pointwise(method=True, inplace=True, result="float")
+def rad2deg(input: Tensor):
+    """Radians to degrees."""
+    return input * (180 / M.pi)
+
+
+@pointwise(method=True, inplace=True, result="float")
+def deg2rad(input: Tensor):
+    """Degrees to radians."""
+    return input * (M.pi / 180)
+
+
+_ = D
