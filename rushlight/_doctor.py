@@ -90,14 +90,12 @@ def _has(packages: list[dict[str, Any]], name: str) -> bool:
 
 
 def _rushlight() -> dict[str, Any]:
-    import rushlight
-    from rushlight import alias
-
+    from rushlight import alias, version
     return {
-        "version": getattr(rushlight, "__version__", None),
-        "torch_interface": alias.TORCH_VERSION,
+        "version": version.rushlight,
+        "torch_version": version.__version__,
         "alias_installed": alias.installed(),
-        "path": os.path.dirname(os.path.abspath(rushlight.__file__ or "")),
+        "path": os.path.dirname(os.path.abspath(__file__)),
     }
 
 
@@ -324,7 +322,7 @@ def describe(facts: dict[str, Any]) -> str:
     own, python, cpu, threads, blas = (facts[k] for k in ("rushlight", "python", "cpu", "threads", "blas"))
     quota = threads["cgroup_cpus"]
     lines = [
-        f"rushlight  {own['version']} (interface of PyTorch {own['torch_interface']}), {own['path']}",
+        f"rushlight  {own['version']} (torch.__version__ {own['torch_version']}), {own['path']}",
         f"python     {python['version']} ({python['implementation']}), {python['executable']}",
         f"platform   {facts['platform']}",
         f"cpu        {cpu['model']}; {' '.join(cpu['features']) or 'features unknown'}; "

@@ -40,6 +40,7 @@ _ELSEWHERE = {
     "storage": "core.storage",
     "_tensor": "core.tensor",
     "types": "core.types",
+    "_utils": "serialization._rebuild",
 }
 
 

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         raise _Usage(f"unknown command {command!r}: expected run, doctor, cache, bench, --version or --help")
     except _Usage as error:
-        print(f"rushlight: {error}\n{_USAGE}", end="", file=sys.stderr)
+        print(f"rushlight: {error}\n(rushlight --help shows what there is)", file=sys.stderr)
         return 2
 
 
@@ -117,14 +117,17 @@ def _own_path0() -> str | None:
 
 
 def _new_main(**attributes: Any) -> ModuleType:
+    import builtins
     module = ModuleType("__main__")
-    module.__dict__.update({"__builtins__": __builtins__, "__spec__": None, "__package__": None, **attributes})
+    module.__dict__.update({"__builtins__": builtins, "__spec__": None, "__package__": None, **attributes})
+    if sys.version_info < (3, 14):
+        module.__dict__.setdefault("__annotations__", {})
     sys.modules["__main__"] = module
     return module
 
 
 def _run_script(path: str, args: list[str]) -> int:
-    full = os.path.abspath(path)
+    full = os.path.join(os.getcwd(), path)  # Python does not normalise it either
     if os.path.isdir(path) or _is_zip(path):
         # Python runs the __main__ of a folder or a zip file with that at the head of sys.path.
         _set_path0(full)
@@ -277,17 +280,8 @@ def _interrupt(error: KeyboardInterrupt) -> NoReturn:
 # ---------------------------------------------------------------- the other commands
 
 def _version() -> str:
-    import rushlight
-    version = getattr(rushlight, "__version__", None)
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-    try:
-        own = installed("rushlight")
-    except PackageNotFoundError:
-        own = None
-    return f"rushlight {own or version or 'unknown'}" + (
-        f" (torch.__version__ {version})" if own and version and version != own else ""
-    )
+    from rushlight import version
+    return f"rushlight {version.rushlight} (torch.__version__ {version.__version__})"
 
 
 def _doctor(args: list[str]) -> int:
@@ -323,15 +317,13 @@ def _cache(args: list[str]) -> int:
 
 
 def _bench(args: list[str]) -> int:
-    import rushlight
-    if rushlight.__file__ is None:
-        raise _Usage("bench: cannot tell where rushlight lies")
-    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(rushlight.__file__))), "bench")
-    for name in ("__main__.py", "compare.py", "run.py"):
-        script = os.path.join(folder, name)
-        if os.path.isfile(script):
-            import subprocess
-            return subprocess.call([sys.executable, script, *args])
-    print("rushlight: the benchmarks are part of the source repository (bench/), not of the installed package; "
-          "in a checkout: make bench", file=sys.stderr)
-    return 2
+    script = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bench", "run.py")
+    if not os.path.isfile(script):
+        print(
+            "rushlight: the benchmarks are part of the source repository (bench/), not of the installed package; "
+            "in a checkout: make bench",
+            file=sys.stderr,
+        )
+        return 2
+    import subprocess
+    return subprocess.call([sys.executable, script, *args])

@@ -1,7 +1,7 @@
 """`save` and `load`: checkpoints in PyTorch's formats, both ways with PyTorch.
 
-The format is PyTorch's zip archive (`_zip`), or the stream of its releases up to 1.5 (`_legacy`). `load` by default builds
-data and nothing else (`weights_only=True`, `_unpickler`); classes of one's own are allowed one by one with
+The format is PyTorch's zip archive (`_zip`), or the stream of its releases up to 1.5 (`_legacy`). `load` by default
+builds data and nothing else (`weights_only=True`, `_unpickler`); classes of one's own are allowed one by one with
 :func:`add_safe_globals`, or all at once, for files from a source that one trusts, with `weights_only=False`.
 """
 
@@ -19,13 +19,28 @@ from typing import Any
 from ..core.storage import TypedStorage, UntypedStorage
 from . import _legacy, _pickler, _unpickler, _zip
 from ._legacy import storage_dtype
-from ._rebuild import _get_layout  # noqa: F401 - files name it as torch.serialization._get_layout
+from ._rebuild import _get_layout, brief, brief_id  # noqa: F401 - files name torch.serialization._get_layout
 
 __all__ = [
-    "LoadEndianness", "SourceChangeWarning", "add_safe_globals", "clear_safe_globals", "default_restore_location",
-    "get_crc32_options", "get_default_load_endianness", "get_default_mmap_options", "get_safe_globals",
-    "get_unsafe_globals_in_checkpoint", "load", "location_tag", "register_package", "safe_globals", "save", "set_crc32_options",
-    "set_default_load_endianness", "set_default_mmap_options", "skip_data",
+    "LoadEndianness",
+    "SourceChangeWarning",
+    "add_safe_globals",
+    "clear_safe_globals",
+    "default_restore_location",
+    "get_crc32_options",
+    "get_default_load_endianness",
+    "get_default_mmap_options",
+    "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
+    "load",
+    "location_tag",
+    "register_package",
+    "safe_globals",
+    "save",
+    "set_crc32_options",
+    "set_default_load_endianness",
+    "set_default_mmap_options",
+    "skip_data",
 ]
 
 DEFAULT_PROTOCOL = 2
@@ -108,7 +123,8 @@ class skip_data:
 # ---------------------------------------------------------------- allowed globals
 
 def add_safe_globals(safe_globals: list[Any]) -> None:
-    """Allow classes and functions in `load(..., weights_only=True)`: themselves, or pairs of one and its full name in files."""
+    """Allow classes and functions in `load(..., weights_only=True)`: themselves, or pairs of one and its full name
+    in files."""
     _unpickler.user_globals.update(_named(safe_globals))
 
 
@@ -117,9 +133,14 @@ def _named(items: list[Any]) -> dict[str, Any]:
     for item in items:
         if isinstance(item, tuple):
             if len(item) != 2:
-                raise ValueError(f"Expected tuple of length 2 (global, str of callable full path), but got tuple of length: {len(item)}")
+                raise ValueError(
+                    "Expected tuple of length 2 (global, str of callable full path), but got tuple of "
+                    f"length: {len(item)}"
+                )
             if type(item[1]) is not str:
-                raise TypeError(f"Expected second item in tuple to be str of callable full path, but got: {type(item[1])}")
+                raise TypeError(
+                    f"Expected second item in tuple to be str of callable full path, but got: {type(item[1])}"
+                )
             names[item[1]] = item[0]
         else:
             names[_unpickler.global_name(item)] = item
@@ -153,7 +174,8 @@ class safe_globals:
 
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
-    """The full names of what `load(f, weights_only=True)` would refuse. ValueError if `f` is no zip checkpoint of PyTorch."""
+    """The full names of what `load(f, weights_only=True)` would refuse. ValueError if `f` is no zip checkpoint of
+    PyTorch."""
     with _opened(f) as file:
         start = file.tell()
         head = file.read(4)
@@ -170,9 +192,11 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
 _registry: list[tuple[int, Callable[[Any], str | None], Callable[[Any, str], Any]]] = []
 
 
-def register_package(priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]) -> None:
-    """Teach `save` and `load` a device: `tagger(storage)` gives the tag to write, `deserializer(storage, tag)` the storage for
-    a tag; both None for what they do not know. Lower priorities are asked first."""
+def register_package(
+    priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]
+) -> None:
+    """Teach `save` and `load` a device: `tagger(storage)` gives the tag to write, `deserializer(storage, tag)` the
+    storage for a tag; both None for what they do not know. Lower priorities are asked first."""
     _registry.append((priority, tagger, deserializer))
     _registry.sort(key=lambda entry: entry[0])
 
@@ -183,7 +207,9 @@ def location_tag(storage: Any) -> str:
         tag = tagger(storage)
         if tag:
             return tag
-    raise RuntimeError(f"don't know how to determine data location of {type(storage).__module__}.{type(storage).__name__}")
+    raise RuntimeError(
+        f"don't know how to determine data location of {type(storage).__module__}.{type(storage).__name__}"
+    )
 
 
 def default_restore_location(storage: Any, location: str) -> Any:
@@ -192,14 +218,18 @@ def default_restore_location(storage: Any, location: str) -> Any:
         result = deserializer(storage, location)
         if result is not None:
             return result
-    raise RuntimeError(f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})")
+    raise RuntimeError(
+        f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})"
+    )
 
 
 def _cuda_restore(storage: Any, location: str) -> Any:
     if location.startswith("cuda"):
-        raise RuntimeError("Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
-                           "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your "
-                           f"storages to the CPU. (The storage is tagged with {location!r}.)")
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
+            "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your "
+            f"storages to the CPU. (The storage is tagged with {location!r}.)"
+        )
     return None
 
 
@@ -219,7 +249,9 @@ def _restore_function(map_location: Any) -> Callable[[UntypedStorage, str], Unty
         target = str(map_location)
         return lambda s, tag: default_restore_location(s, target)
     if not callable(map_location):
-        raise TypeError(f"map_location must be a device, a str, a dict or a function, got {type(map_location).__name__}")
+        raise TypeError(
+            f"map_location must be a device, a str, a dict or a function, got {type(map_location).__name__}"
+        )
 
     def restore(s: UntypedStorage, tag: str) -> UntypedStorage:
         result = map_location(s, tag)
@@ -246,8 +278,10 @@ def _opened(f: Any) -> Iterator[Any]:
         return
     for method in ("seek", "tell", "read"):
         if not hasattr(f, method):
-            raise AttributeError(f"{type(f).__name__!r} object has no attribute {method!r}. You can only torch.load from a file that "
-                                 "is seekable. Please pre-load the data into a buffer like io.BytesIO and try to load from it instead.")
+            raise AttributeError(
+                f"{type(f).__name__!r} object has no attribute {method!r}. You can only torch.load from a file that "
+                "is seekable. Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
+            )
     yield f
 
 
@@ -284,8 +318,9 @@ def save(obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = D
          _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False) -> None:
     """Write `obj` to `f`, a path or an open binary file, for :func:`load` here and in PyTorch.
 
-    Tensors keep their dtype, strides and `requires_grad`; those that share a storage share it after loading, and a storage is
-    written whole. Everything else is pickled. If pickling or writing fails, a file that was at the path stays as it was.
+    Tensors keep their dtype, strides and `requires_grad`; those that share a storage share it after loading, and a
+    storage is written whole. Everything else is pickled. If pickling or writing fails, a file that was at the path
+    stays as it was.
 
     Args:
         pickle_module: whose Pickler writes what is not a tensor (dill, cloudpickle).
@@ -348,8 +383,10 @@ def _weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
     force = os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "0").lower() in truths
     never = os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0").lower() in truths
     if force and never:
-        raise RuntimeError("Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, "
-                           "but both were set.")
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, "
+            "but both were set."
+        )
     if force:
         restricted = True
     elif weights_only is None:
@@ -361,17 +398,24 @@ def _weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
     return restricted
 
 
-_TRUST = ("In PyTorch 2.6, the default of the `weights_only` argument of `torch.load` became `True`. Re-running `torch.load` with "
-          "`weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only if you got "
-          "the file from a trusted source.")
+_TRUST = (
+    "In PyTorch 2.6, the default of the `weights_only` argument of `torch.load` became `True`. Re-running `torch.load` "
+    "with `weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only "
+    "if you got "
+    "the file from a trusted source."
+)
 
 
 def _explained(error: pickle.UnpicklingError) -> pickle.UnpicklingError:
     text = str(error)
     if text.startswith("Unsupported global"):
-        lines = ("Weights only load failed. This file can still be loaded, to do so you have two options, do those steps only if you "
-                 f"trust the source of the checkpoint.\n\t(1) {_TRUST}\n\t(2) Alternatively, to load with `weights_only=True` please "
-                 f"check the recommended steps in the following error message.\n\tWeightsUnpickler error: {text}")
+        lines = (
+            "Weights only load failed. This file can still be loaded, to do so you have two options, do those steps "
+            "only if you "
+            f"trust the source of the checkpoint.\n\t(1) {_TRUST}\n\t(2) Alternatively, to load with `weights_only=True` "
+            "please "
+            f"check the recommended steps in the following error message.\n\tWeightsUnpickler error: {text}"
+        )
     else:
         lines = f"Weights only load failed. {_TRUST}\nWeightsUnpickler error: {text}"
     return pickle.UnpicklingError(lines)
@@ -385,7 +429,8 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
         map_location: where storages go: a device or its name for all, a dict from names to names, or a function
             `(storage, name) -> storage or None`. By default they go back to where they were.
         pickle_module: whose Unpickler reads (with `weights_only=False`).
-        weights_only: build only tensors, numbers, text, containers and what :func:`add_safe_globals` allows; the default unless
+        weights_only: build only tensors, numbers, text, containers and what :func:`add_safe_globals` allows; the
+        default unless
             `pickle_module` is given. With False the file can run any code.
         mmap: map the file at the path `f` instead of reading it; data are read when used, and writes stay in memory.
         pickle_load_args: `encoding` and the like, for files of Python 2.
@@ -415,8 +460,10 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
                 meta = not callable(map_location) and str(map_location) == "meta"
                 return _load_archive(file, restore, restricted, pickle_module, pickle_load_args, mmap, meta)
             if mmap:
-                raise RuntimeError("mmap can only be used with files saved with `torch.save(..., _use_new_zipfile_serialization="
-                                   "True)`, please torch.save your checkpoint with this option in order to use mmap.")
+                raise RuntimeError(
+                    "mmap can only be used with files saved with `torch.save(..., _use_new_zipfile_serialization="
+                    "True)`, please torch.save your checkpoint with this option in order to use mmap."
+                )
             return _load_stream(file, start, restore, restricted, pickle_module, pickle_load_args)
     except pickle.UnpicklingError as error:
         if restricted:
@@ -424,39 +471,54 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
         raise
 
 
-def _load_stream(file: Any, start: int, restore: Callable, restricted: bool, pickle_module: Any, pickle_args: dict[str, Any]) -> Any:
+def _load_stream(
+    file: Any, start: int, restore: Callable, restricted: bool, pickle_module: Any, pickle_args: dict[str, Any]
+) -> Any:
     reader = _unpickler.Reader(file.read())
     result = _legacy.load(reader, restore, restricted, pickle_module, pickle_args)
     file.seek(start + reader.position)  # several objects may follow each other in one file
     return result
 
 
-def _load_archive(file: Any, restore: Callable, restricted: bool, pickle_module: Any, pickle_args: dict[str, Any], mapped: bool,
-                  meta: bool) -> Any:
+def _load_archive(
+    file: Any,
+    restore: Callable,
+    restricted: bool,
+    pickle_module: Any,
+    pickle_args: dict[str, Any],
+    mapped: bool,
+    meta: bool,
+) -> Any:
     memory = _map(file) if mapped else None
     archive = _zip.ArchiveReader(file, memory)
     if archive.has("constants.pkl"):
         if restricted:
-            raise RuntimeError("Cannot use ``weights_only=True`` with TorchScript archives passed to ``torch.load``. " + _TRUST)
+            raise RuntimeError(
+                "Cannot use ``weights_only=True`` with TorchScript archives passed to ``torch.load``. " + _TRUST
+            )
         raise RuntimeError("the file is a TorchScript archive (torch.jit.save), which Rushlight does not read")
     swap = _is_swapped(archive)
     known: dict[str, UntypedStorage] = {}
 
     def persistent_load(pid: Any) -> Any:
         if not isinstance(pid, tuple) or len(pid) < 5 or pid[0] not in ("storage", b"storage"):
-            raise RuntimeError(f"Unknown typename for persistent_load, expected 'storage' but got {str(pid)[:80]!r}")
+            raise RuntimeError(
+                f"Unknown typename for persistent_load, expected 'storage' but got {brief_id(pid)}"
+            )
         kind, key, location, numel = pid[1:5]
         key = key.decode("ascii", "replace") if type(key) is bytes else key
         location = location.decode("ascii", "replace") if type(location) is bytes else location
         d = storage_dtype(kind)
         if type(key) is not str or type(location) is not str or type(numel) is not int or numel < 0:
-            raise RuntimeError(f"invalid storage reference: {str(pid)[:200]}")
+            raise RuntimeError(f"invalid storage reference: {', '.join(map(brief, pid[1:5]))}")
         nbytes = numel * d.itemsize
         if key not in known:
             if meta:
                 read = UntypedStorage(archive.size(f"data/{key}"), device="meta")
                 if read.nbytes() != nbytes:
-                    raise RuntimeError(f"record size ({read.nbytes()} bytes) does not match expected size ({nbytes} bytes)")
+                    raise RuntimeError(
+                        f"record size ({read.nbytes()} bytes) does not match expected size ({nbytes} bytes)"
+                    )
             else:
                 values = archive.read_array(f"data/{key}", nbytes)
                 read = UntypedStorage._wrap(values, values, resizable=memory is None)
@@ -487,7 +549,7 @@ def _is_swapped(archive: _zip.ArchiveReader) -> bool:
             raise ValueError("Unknown endianness type: " + order.decode("ascii", "replace"))
         return order.decode() != sys.byteorder
     default = get_default_load_endianness()
-    return default in (LoadEndianness.LITTLE, LoadEndianness.BIG) and default.name.lower() != sys.byteorder  # type: ignore[union-attr]
+    return default not in (None, LoadEndianness.NATIVE) and default.name.lower() != sys.byteorder
 
 
 def _map(file: Any) -> Any:

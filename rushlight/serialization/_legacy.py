@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.dtype import dtype
 from ..core.storage import TypedStorage, UntypedStorage, class_dtype
 from . import _pickler
+from ._rebuild import brief, brief_id
 from ._unpickler import Reader, RestrictedUnpickler, TrustedUnpickler, other_unpickler
 
 __all__ = ["load", "save"]
@@ -69,12 +71,14 @@ class _Loader:
         if isinstance(pid, tuple) and pid and pid[0] == "module" and not self._restricted:
             return pid[1]  # a class, with its source at the time
         if not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] != "storage":
-            raise RuntimeError(f"Unknown saved id in a stream of the old format: {str(pid)[:80]}")
+            raise RuntimeError(
+                f"Unknown saved id in a stream of the old format: {brief_id(pid)}"
+            )
         kind, key, location, numel = pid[1:5]
         view = pid[5] if len(pid) == 6 else None
         d = storage_dtype(kind)
         if type(key) is not str or type(location) is not str or type(numel) is not int or numel < 0:
-            raise RuntimeError(f"invalid storage reference: {str(pid)[:200]}")
+            raise RuntimeError(f"invalid storage reference: {', '.join(map(brief, pid[1:5]))}")
         if key not in self._known:
             nbytes = numel * d.itemsize
             self._promised += nbytes
@@ -84,14 +88,21 @@ class _Loader:
             self._known[key] = (self._restore(UntypedStorage(nbytes), location), d)
         whole = self._known[key][0]
         if whole.nbytes() != numel * d.itemsize:
-            raise RuntimeError(f"storage {key[:40]} is announced with {whole.nbytes()} and with {numel * d.itemsize} bytes")
+            raise RuntimeError(
+                f"storage {key[:40]} is announced with {whole.nbytes()} and with {numel * d.itemsize} bytes"
+            )
         if view is not None:
             whole = self._view(whole, view, d.itemsize)
         return TypedStorage(wrap_storage=whole, dtype=d, _internal=True)
 
     def _view(self, whole: UntypedStorage, view: Any, itemsize: int) -> UntypedStorage:
-        if not isinstance(view, tuple) or len(view) != 3 or any(type(n) is not int or n < 0 for n in view[1:]):
-            raise RuntimeError(f"invalid view of a storage: {str(view)[:80]}")
+        if (
+            not isinstance(view, tuple)
+            or len(view) != 3
+            or type(view[0]) is not str
+            or any(type(n) is not int or n < 0 for n in view[1:])
+        ):
+            raise RuntimeError(f"invalid view of a storage: {brief(view)}")
         key, offset, size = view
         end = (offset + size) * itemsize
         if end > whole.nbytes():
@@ -112,12 +123,17 @@ class _Loader:
             head = self._reader.read(8)
             numel = struct.unpack("<q", head)[0] if len(head) == 8 else -1
             if numel != nbytes // d.itemsize:
-                raise RuntimeError(f"storage has wrong byte size: expected {nbytes} got {numel * d.itemsize}" if numel >= 0 else
-                                   "unexpected EOF where a storage was expected. The file might be corrupted.")
+                raise RuntimeError(
+                    f"storage has wrong byte size: expected {nbytes} got {numel * d.itemsize}"
+                    if numel >= 0
+                    else "unexpected EOF where a storage was expected. The file might be corrupted."
+                )
             data = self._reader.data[self._reader.position:self._reader.position + nbytes]
             self._reader.position += len(data)
             if len(data) != nbytes:
-                raise RuntimeError(f"unexpected EOF, expected {nbytes - len(data)} more bytes. The file might be corrupted.")
+                raise RuntimeError(
+                    f"unexpected EOF, expected {nbytes - len(data)} more bytes. The file might be corrupted."
+                )
             if nbytes and storage.device.type == "cpu":
                 storage._values()[:] = np.frombuffer(data, np.uint8)
                 if swap:
@@ -127,9 +143,9 @@ class _Loader:
 def storage_dtype(kind: Any) -> Any:
     """The dtype of a storage type named in a file. RuntimeError for anything that is no storage type."""
     try:
-        return class_dtype(kind)
+        return class_dtype(kind if isinstance(kind, (str, type, dtype)) else "")
     except ValueError:
-        raise RuntimeError(f"expected a storage type, got {str(kind)[:80]}") from None
+        raise RuntimeError(f"expected a storage type, got {brief(kind)}") from None
 
 
 def load(reader: Reader, restore: Callable[[UntypedStorage, str], UntypedStorage], restricted: bool, pickle_module: Any,
@@ -139,11 +155,17 @@ def load(reader: Reader, restore: Callable[[UntypedStorage, str], UntypedStorage
     if bytes(reader.data[reader.position + 257:reader.position + 262]) == b"ustar":
         raise RuntimeError("the file is in the tar format of PyTorch before 0.1.10, which Rushlight does not read: "
                            "save it again with a release of PyTorch that does")
-    if loader.pickle() != MAGIC:
+    try:
+        magic = loader.pickle()
+    except pickle.UnpicklingError as error:
+        raise pickle.UnpicklingError(
+            f"the file is neither a zip archive nor a stream of pickles as torch.save writes them ({error})"
+        ) from error
+    if magic != MAGIC:
         raise RuntimeError("Invalid magic number; corrupt file?")
     version = loader.pickle()
     if version != PROTOCOL:
-        raise RuntimeError(f"Invalid protocol version: {str(version)[:40]}")
+        raise RuntimeError(f"Invalid protocol version: {brief(version)}")
     system = loader.pickle()
     little = system.get("little_endian", True) if isinstance(system, dict) else True
     result = loader.pickle()

@@ -1,7 +1,7 @@
 """What PyTorch calls things in its files, and what they are here.
 
-Checkpoints name classes and functions by module and name. Ours are written under PyTorch's names, and PyTorch's names are
-read as ours, so that files pass both ways, also beside an imported PyTorch.
+Checkpoints name classes and functions by module and name. Ours are written under PyTorch's names, and PyTorch's
+names are read as ours, so that files pass both ways, also beside an imported PyTorch.
 """
 
 from __future__ import annotations
@@ -19,41 +19,57 @@ _DEFINED = {
     ("nn", "nn.modules.module"): "Module",
     ("nn", "nn.modules.container"): "Container ModuleDict ModuleList ParameterDict ParameterList Sequential",
     ("nn", "nn.modules.linear"): "Bilinear Identity LazyLinear Linear",
-    ("nn", "nn.modules.activation"):
-        "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish "
-        "MultiheadAttention PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus Softshrink "
-        "Softsign Tanh Tanhshrink Threshold",
+    (
+        "nn",
+        "nn.modules.activation",
+    ): "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish "
+    "MultiheadAttention PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus Softshrink "
+    "Softsign Tanh Tanhshrink Threshold",
     ("nn", "nn.modules.adaptive"): "AdaptiveLogSoftmaxWithLoss",
-    ("nn", "nn.modules.batchnorm"):
-        "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d SyncBatchNorm",
+    (
+        "nn",
+        "nn.modules.batchnorm",
+    ): "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d SyncBatchNorm",
     ("nn", "nn.modules.channelshuffle"): "ChannelShuffle",
-    ("nn", "nn.modules.conv"):
-        "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d "
-        "LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d",
+    (
+        "nn",
+        "nn.modules.conv",
+    ): "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d "
+    "LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d",
     ("nn", "nn.modules.distance"): "CosineSimilarity PairwiseDistance",
     ("nn", "nn.modules.dropout"): "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
     ("nn", "nn.modules.flatten"): "Flatten Unflatten",
     ("nn", "nn.modules.fold"): "Fold Unfold",
-    ("nn", "nn.modules.instancenorm"):
-        "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d",
-    ("nn", "nn.modules.loss"):
-        "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss "
-        "HuberLoss KLDivLoss L1Loss LinearCrossEntropyLoss MSELoss MarginRankingLoss MultiLabelMarginLoss "
-        "MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d PoissonNLLLoss SmoothL1Loss SoftMarginLoss "
-        "TripletMarginLoss TripletMarginWithDistanceLoss",
+    (
+        "nn",
+        "nn.modules.instancenorm",
+    ): "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d",
+    (
+        "nn",
+        "nn.modules.loss",
+    ): "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss "
+    "HuberLoss KLDivLoss L1Loss LinearCrossEntropyLoss MSELoss MarginRankingLoss MultiLabelMarginLoss "
+    "MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d PoissonNLLLoss SmoothL1Loss SoftMarginLoss "
+    "TripletMarginLoss TripletMarginWithDistanceLoss",
     ("nn", "nn.modules.normalization"): "CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm",
-    ("nn", "nn.modules.padding"):
-        "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d "
-        "ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d",
+    (
+        "nn",
+        "nn.modules.padding",
+    ): "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d "
+    "ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d",
     ("nn", "nn.modules.pixelshuffle"): "PixelShuffle PixelUnshuffle",
-    ("nn", "nn.modules.pooling"):
-        "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d "
-        "AvgPool1d AvgPool2d AvgPool3d FractionalMaxPool2d FractionalMaxPool3d LPPool1d LPPool2d LPPool3d MaxPool1d "
-        "MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d",
+    (
+        "nn",
+        "nn.modules.pooling",
+    ): "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d "
+    "AvgPool1d AvgPool2d AvgPool3d FractionalMaxPool2d FractionalMaxPool3d LPPool1d LPPool2d LPPool3d MaxPool1d "
+    "MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d",
     ("nn", "nn.modules.rnn"): "GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase",
     ("nn", "nn.modules.sparse"): "Embedding EmbeddingBag",
-    ("nn", "nn.modules.transformer"):
-        "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
+    (
+        "nn",
+        "nn.modules.transformer",
+    ): "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
     ("nn", "nn.modules.upsampling"): "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     ("nn", "nn.parallel.data_parallel"): "DataParallel",
     ("optim", "optim.optimizer"): "Optimizer",
@@ -72,15 +88,20 @@ _DEFINED = {
     ("optim", "optim.sparse_adam"): "SparseAdam",
     ("utils.data", "utils.data._utils.collate"): "default_collate default_convert",
     ("utils.data", "utils.data.dataloader"): "DataLoader",
-    ("utils.data", "utils.data.dataset"):
-        "ChainDataset ConcatDataset Dataset IterableDataset StackDataset Subset TensorDataset random_split",
+    (
+        "utils.data",
+        "utils.data.dataset",
+    ): "ChainDataset ConcatDataset Dataset IterableDataset StackDataset Subset TensorDataset random_split",
     ("utils.data", "utils.data.distributed"): "DistributedSampler",
-    ("utils.data", "utils.data.sampler"):
-        "BatchSampler RandomSampler Sampler SequentialSampler SubsetRandomSampler WeightedRandomSampler",
+    (
+        "utils.data",
+        "utils.data.sampler",
+    ): "BatchSampler RandomSampler Sampler SequentialSampler SubsetRandomSampler WeightedRandomSampler",
 }
 _BY_NAME = {(face, name): module for (face, module), names in _DEFINED.items() for name in names.split()}
 
-# Namespaces whose public names are looked up here when a file names a defining module that does not exist under that name.
+# Namespaces whose public names are looked up here when a file names a defining module that does not exist under that
+# name.
 _FACES = ("nn.functional", "nn.init", "nn.utils", "nn", "optim.lr_scheduler", "optim.swa_utils", "optim", "utils.data",
           "distributions", "autograd", "jit")
 
@@ -108,7 +129,10 @@ def _fixed() -> dict[tuple[str, str], Any]:
     from ..core import device, storage, tensor
     from ..core import dtype as dtypes
     from . import _rebuild
-    table: dict[tuple[str, str], Any] = {("torch._utils", n): f for n, f in vars(_rebuild).items() if n.startswith("_rebuild_")}
+
+    table: dict[tuple[str, str], Any] = {
+        ("torch._utils", n): f for n, f in vars(_rebuild).items() if n.startswith("_rebuild_")
+    }
     table["torch._tensor", "_rebuild_from_type_v2"] = table.pop(("torch._utils", "_rebuild_from_type_v2"))
     table["torch.serialization", "_get_layout"] = _rebuild._get_layout
     table.update({("torch", d.name): d for d in dtypes.ALL.values()})

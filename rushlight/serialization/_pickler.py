@@ -25,7 +25,9 @@ _PLAIN = frozenset({str, int, float, bool, type(None), tuple, list, dict, bytes}
 class StorageTable:
     """The storages that a pickle refers to, by the key each gets in the file."""
 
-    def __init__(self, location_tag: Callable[[Any], str], key: Callable[[int, UntypedStorage], str], legacy: bool) -> None:
+    def __init__(
+        self, location_tag: Callable[[Any], str], key: Callable[[int, UntypedStorage], str], legacy: bool
+    ) -> None:
         self.storages: dict[str, UntypedStorage] = {}
         self.element_sizes: dict[str, int] = {}
         self._location_tag, self._key, self._legacy = location_tag, key, legacy
@@ -46,8 +48,10 @@ class StorageTable:
         if untyped.nbytes():
             before = self._dtypes.setdefault(id(untyped), d)
             if before is not d:
-                raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types: "
-                                   f"got {before or 'bytes'} and {d or 'bytes'}")
+                raise RuntimeError(
+                    "Cannot save multiple tensors or storages that view the same data as different types: "
+                    f"got {before or 'bytes'} and {d or 'bytes'}"
+                )
         key = self._keys.get(id(untyped))
         if key is None:
             key = self._keys[id(untyped)] = self._key(len(self._keys), untyped)
@@ -121,7 +125,8 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
 
 
 def _by_other_module(obj: Any, module: Any, protocol: int, table: StorageTable) -> bytes:
-    """With a pickle module of the user's (dill, cloudpickle): its Pickler writes everything except storages and tensors."""
+    """With a pickle module of the user's (dill, cloudpickle): its Pickler writes everything except storages and
+    tensors."""
 
     class OtherPickler(module.Pickler):  # type: ignore[misc]
         def persistent_id(self, obj: Any) -> Any:

@@ -1,6 +1,7 @@
 """The functions that make tensors from what a checkpoint says of them: PyTorch's `torch._utils._rebuild_*`.
 
-Their names and arguments are part of the file format. Every size, stride and offset is checked against the storage's bytes.
+Their names and arguments are part of the file format. Every size, stride and offset is checked against the storage's
+bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +17,23 @@ from ..core.tensor import Tensor, wrap
 __all__: list[str] = []
 
 
+def brief(value: Any) -> str:
+    """A short text for a value from a file. Containers show their type only: their text may be exponentially long."""
+    if isinstance(value, (str, bytes, int, float, bool, type(None))):
+        text = repr(value[:80] if isinstance(value, (str, bytes)) else value)
+        return text[:80]
+    name = getattr(value, "__qualname__", None)
+    return name[:80] if type(name) is str else type(value).__qualname__
+
+
+def brief_id(pid: Any) -> str:
+    """A short text for the kind of a persistent id."""
+    return brief(pid[0] if isinstance(pid, tuple) and pid else pid)
+
+
 def _ints(values: Any, what: str) -> tuple[int, ...]:
     if not isinstance(values, (tuple, list)) or any(type(v) is not int for v in values):
-        raise TypeError(f"a tensor's {what} must be a tuple of ints, got {str(values)[:80]!r}")
+        raise TypeError(f"a tensor's {what} must be a tuple of ints, got {brief(values)}")
     return tuple(values)
 
 
@@ -103,7 +118,7 @@ def _rebuild_from_type_v2(func: Any, new_type: Any, args: Any, state: Any) -> An
     result = func(*args)
     if type(result) is not new_type:
         if not (isinstance(new_type, type) and issubclass(new_type, Tensor) and isinstance(result, Tensor)):
-            raise TypeError(f"cannot make a {new_type!r} of a {type(result).__name__}")
+            raise TypeError(f"cannot make a {brief(new_type)} of a {type(result).__name__}")
         result = result.as_subclass(new_type)
     own = getattr(type(result), "__setstate__", None)
     if own is not None:
@@ -119,7 +134,9 @@ def set_state(obj: Any, state: Any) -> Any:
     slots: Any = None
     if isinstance(state, tuple):
         if len(state) != 2:
-            raise RuntimeError(f"Invalid serialized state: expected a dict or a pair of dicts, got a tuple of {len(state)}")
+            raise RuntimeError(
+                f"Invalid serialized state: expected a dict or a pair of dicts, got a tuple of {len(state)}"
+            )
         state, slots = state
     for attributes in (state, slots):
         if attributes is not None and not (isinstance(attributes, dict) and all(type(k) is str for k in attributes)):
@@ -131,7 +148,7 @@ def set_state(obj: Any, state: Any) -> Any:
                  for s in getattr(c, "__slots__", ())}
         for name, value in slots.items():
             if name not in known:
-                raise RuntimeError(f"Invalid serialized state: {type(obj).__name__} has no slot {name!r}")
+                raise RuntimeError(f"Invalid serialized state: {type(obj).__name__} has no slot {brief(name)}")
             setattr(obj, name, value)
     return obj
 
@@ -181,7 +198,7 @@ def _get_layout(name: str) -> Any:
     from ..core import layout
     found = getattr(layout, name.rpartition(".")[2], None) if isinstance(name, str) else None
     if not isinstance(found, layout.layout):
-        raise RuntimeError(f"unknown layout {name!r}")
+        raise RuntimeError(f"unknown layout {brief(name)}")
     return found
 
 
@@ -208,7 +225,8 @@ def reduce_storage(tensor: Tensor) -> tuple[Any, tuple]:
 
 
 def attributes_of(obj: Any) -> Any:
-    """What the user has set on a tensor: its `__dict__`, with the slots of its subclasses where they have any; or None."""
+    """What the user has set on a tensor: its `__dict__`, with the slots of its subclasses where they have any; or
+    None."""
     slots = {}
     for c in type(obj).__mro__:
         if c.__module__.startswith("rushlight.core") or c is object:

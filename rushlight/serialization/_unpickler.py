@@ -1,10 +1,10 @@
 """Reading pickles: an interpreter that builds data and runs nothing else, and Python's own unpickler for trusted files.
 
-The restricted interpreter (`weights_only=True`) knows the opcodes that data needs. It calls only functions of a fixed table and
-what the user has allowed; it appends only to lists, sets items only of dicts and their kin, sets state only of tensors, Parameters,
-OrderedDicts and allowed types. Memory is bounded by the size of the pickle: lengths are checked against it, the table's functions
-that could allocate by a number do not take one, and keys are hashed only if they are small (a tuple can be exponentially larger
-than the pickle that makes it).
+The restricted interpreter (`weights_only=True`) knows the opcodes that data needs. It calls only functions of a
+fixed table and what the user has allowed; it appends only to lists, sets items only of dicts and their kin, sets
+state only of tensors, Parameters, OrderedDicts and allowed types. Memory is bounded by the size of the pickle:
+lengths are checked against it, the table's functions that could allocate by a number do not take one, and keys are
+hashed only if they are small (a tuple can be exponentially larger than the pickle that makes it).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..core.device import device
 from ..core.tensor import Size, Tensor
 from . import _rebuild
 from ._names import _fixed, of_file, to_file
+from ._rebuild import brief
 
 __all__ = ["Reader", "RestrictedUnpickler", "TrustedUnpickler", "global_name", "scan_globals", "user_globals"]
 
@@ -69,7 +70,9 @@ def _bytearray(data: Any = b"", encoding: Any = "latin-1") -> bytearray:
 
 def _encode(text: Any, encoding: Any = "utf-8") -> bytes:
     if type(text) is not str or encoding not in ("latin1", "latin-1", "utf-8", "utf8", "ascii"):
-        raise TypeError(f"bytes are made of a text in latin1 or utf-8 here, got {type(text).__name__} in {str(encoding)[:40]!r}")
+        raise TypeError(
+            f"bytes are made of a text in latin1 or utf-8 here, got {type(text).__name__} in {brief(encoding)}"
+        )
     return text.encode(encoding)
 
 
@@ -105,7 +108,7 @@ def _ordered_dict(items: Any = ()) -> collections.OrderedDict:
 
 def _from_type(func: Any, new_type: Any, args: Any, state: Any) -> Any:
     if not _may_call(func):
-        raise UnpicklingError(f"Trying to call reduce for unrecognized function {func}")
+        raise UnpicklingError(f"Trying to call reduce for unrecognized function {brief(func)}")
     if type(args) is not tuple:
         raise TypeError(f"arguments must be a tuple, got {type(args).__name__}")
     return _rebuild._rebuild_from_type_v2(func, new_type, args, state)
@@ -176,15 +179,16 @@ class Reader:
     """Reads bytes from memory, forwards only, never beyond the end."""
 
     def __init__(self, data: Any, position: int = 0) -> None:
-        self.data, self.position = memoryview(data).cast("B"), position
+        self.data: Any = data if type(data) is bytes else memoryview(data).cast("B")
+        self.position, self.end = position, len(self.data)
 
     @property
     def left(self) -> int:
-        return len(self.data) - self.position
+        return self.end - self.position
 
     def read(self, n: int = -1) -> bytes:
         """As a file's: at most `n` bytes."""
-        end = len(self.data) if n is None or n < 0 else min(self.position + n, len(self.data))
+        end = self.end if n is None or n < 0 else min(self.position + n, self.end)
         part = bytes(self.data[self.position:end])
         self.position = end
         return part
@@ -206,15 +210,18 @@ class Reader:
                 self.position = start + end + 1
                 return part[:end + 1]
             if len(part) < size:
-                self.position = len(self.data)
+                self.position = self.end
                 return part
             size *= 4
 
     def exactly(self, n: int) -> bytes:
         """`n` bytes; UnpicklingError if fewer are left."""
-        if n > self.left:
-            raise UnpicklingError(f"pickle data was truncated: {n} bytes expected at {self.position}, {self.left} are left")
-        return self.read(n)
+        start = self.position
+        stop = start + n
+        if stop > self.end:
+            raise UnpicklingError(f"pickle data was truncated: {n} bytes expected at {start}, {self.left} are left")
+        self.position = stop
+        return bytes(self.data[start:stop])
 
     def line(self) -> str:
         """A line without its end; UnpicklingError if the data ends before."""
@@ -232,8 +239,18 @@ class _Mark:
 _MARK = _Mark()
 _BUILDABLE_DICTS = (dict, collections.OrderedDict, collections.Counter)
 # What a damaged pickle makes the interpreter trip over; reported as UnpicklingError.
-_FAULTS = (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, RecursionError, struct.error, EOFError,
-           MemoryError)
+_FAULTS = (
+    KeyError,
+    IndexError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    struct.error,
+    EOFError,
+    MemoryError,
+)
 
 
 class RestrictedUnpickler:
@@ -250,11 +267,16 @@ class RestrictedUnpickler:
         """The object. UnpicklingError for what is not allowed, not understood or damaged."""
         if not self.reader.left:
             raise EOFError("Ran out of input")
-        exactly = self.reader.exactly
+        reader, handlers = self.reader, _HANDLERS
+        data, end = reader.data, reader.end
         try:
             while True:
-                op = exactly(1)[0]
-                handler = _HANDLERS.get(op)
+                position = reader.position
+                if position >= end:
+                    raise UnpicklingError(f"pickle data was truncated: it ends at {end} without a STOP")
+                reader.position = position + 1
+                op = data[position]
+                handler = handlers.get(op)
                 if handler is None:
                     if op == 0x2E:  # STOP
                         if len(self.stack) != 1:
@@ -316,7 +338,7 @@ class RestrictedUnpickler:
             self.stack.append(cls.__new__(cls, *args))
         else:
             raise UnpicklingError("Can only create new object for nn.Parameter or classes allowlisted via "
-                                  f"`add_safe_globals` but got {cls}")
+                                  f"`add_safe_globals` but got {brief(cls)}")
 
     def _reduce(self) -> None:
         args, func = self.pop(), self.top()
@@ -325,7 +347,7 @@ class RestrictedUnpickler:
         if func is _rebuild._parameter_type():
             func = lambda data=None, requires_grad=True: _rebuild._rebuild_parameter(data, requires_grad, None)
         elif not _may_call(func):
-            raise UnpicklingError(f"Trying to call reduce for unrecognized function {func}")
+            raise UnpicklingError(f"Trying to call reduce for unrecognized function {brief(func)}")
         self.stack[-1] = func(*args)
 
     def _build(self) -> None:
@@ -339,7 +361,9 @@ class RestrictedUnpickler:
                 self._build_allowed(obj, state)
         elif type(obj) is collections.OrderedDict:
             if type(state) is not dict or not all(type(k) is str for k in state):
-                raise UnpicklingError(f"the state of an OrderedDict must be a dict with names, got {type(state).__name__}")
+                raise UnpicklingError(
+                    f"the state of an OrderedDict must be a dict with names, got {type(state).__name__}"
+                )
             obj.__dict__.update(state)
         else:
             self._build_allowed(obj, state)
@@ -364,7 +388,7 @@ class RestrictedUnpickler:
         if type(pid) is not tuple or not pid:
             raise UnpicklingError(f"persistent_load id must be a tuple, but got {type(pid)}")
         if pid[0] not in ("storage", b"storage"):
-            raise UnpicklingError(f"Only persistent_load of storage is allowed, but got {str(pid[0])[:80]}")
+            raise UnpicklingError(f"Only persistent_load of storage is allowed, but got {brief(pid[0])}")
         try:
             self.stack.append(self.persistent_load(pid))
         except _FAULTS as error:
@@ -454,32 +478,49 @@ def _handlers() -> dict[int, Callable[[RestrictedUnpickler], None]]:
     table: dict[bytes, Callable[[U], None]] = {
         p.PROTO: U._proto,
         p.FRAME: lambda u: u.reader.exactly(8) and None,
-        p.GLOBAL: U._global, p.STACK_GLOBAL: U._stack_global, p.NEWOBJ: U._newobj, p.REDUCE: U._reduce, p.BUILD: U._build,
+        p.GLOBAL: U._global,
+        p.STACK_GLOBAL: U._stack_global,
+        p.NEWOBJ: U._newobj,
+        p.REDUCE: U._reduce,
+        p.BUILD: U._build,
         p.BINPERSID: U._persistent,
-        p.APPEND: U._append, p.APPENDS: U._appends, p.SETITEM: U._setitem, p.ADDITEMS: U._additems,
+        p.APPEND: U._append,
+        p.APPENDS: U._appends,
+        p.SETITEM: U._setitem,
+        p.ADDITEMS: U._additems,
         p.SETITEMS: lambda u: u._set_items(u.pop_mark(), "SETITEMS"),
         p.MARK: push(_MARK),
         p.POP: lambda u: u.stack.pop() and None,
         p.POP_MARK: lambda u: u.pop_mark() and None,
         p.DUP: lambda u: u.stack.append(u.top()),
-        p.EMPTY_TUPLE: push(()), p.NONE: push(None), p.NEWFALSE: push(False), p.NEWTRUE: push(True),
+        p.EMPTY_TUPLE: push(()),
+        p.NONE: push(None),
+        p.NEWFALSE: push(False),
+        p.NEWTRUE: push(True),
         p.EMPTY_LIST: lambda u: u.stack.append([]),
         p.EMPTY_DICT: lambda u: u.stack.append({}),
         p.EMPTY_SET: lambda u: u.stack.append(set()),
         p.TUPLE: lambda u: u.stack.append(tuple(u.pop_mark())),
-        p.TUPLE1: width(U._tuple, 1), p.TUPLE2: width(U._tuple, 2), p.TUPLE3: width(U._tuple, 3),
+        p.TUPLE1: width(U._tuple, 1),
+        p.TUPLE2: width(U._tuple, 2),
+        p.TUPLE3: width(U._tuple, 3),
         p.BININT: width(U._signed, 4),
-        p.BININT1: lambda u: u.stack.append(u._unsigned(1)),
+        p.BININT1: lambda u: u.stack.append(u.reader.exactly(1)[0]),
         p.BININT2: lambda u: u.stack.append(u._unsigned(2)),
         p.LONG1: lambda u: u._signed(u._unsigned(1)),
         p.BINFLOAT: lambda u: u.stack.append(struct.unpack(">d", u.reader.exactly(8))[0]),
-        p.BINUNICODE: width(U._text, 4), p.SHORT_BINUNICODE: width(U._text, 1), p.BINUNICODE8: width(U._text, 8),
-        p.BINBYTES: width(U._bytes, 4), p.SHORT_BINBYTES: width(U._bytes, 1), p.BINBYTES8: width(U._bytes, 8),
+        p.BINUNICODE: width(U._text, 4),
+        p.SHORT_BINUNICODE: width(U._text, 1),
+        p.BINUNICODE8: width(U._text, 8),
+        p.BINBYTES: width(U._bytes, 4),
+        p.SHORT_BINBYTES: width(U._bytes, 1),
+        p.BINBYTES8: width(U._bytes, 8),
         p.BYTEARRAY8: lambda u: u.stack.append(bytearray(u.reader.exactly(u._unsigned(8)))),
-        p.BINSTRING: width(U._old_string, 4), p.SHORT_BINSTRING: width(U._old_string, 1),
-        p.BINGET: lambda u: u.stack.append(u.memo[u._unsigned(1)]),
+        p.BINSTRING: width(U._old_string, 4),
+        p.SHORT_BINSTRING: width(U._old_string, 1),
+        p.BINGET: lambda u: u.stack.append(u.memo[u.reader.exactly(1)[0]]),
         p.LONG_BINGET: lambda u: u.stack.append(u.memo[u._unsigned(4)]),
-        p.BINPUT: lambda u: u._put(u._unsigned(1)),
+        p.BINPUT: lambda u: u._put(u.reader.exactly(1)[0]),
         p.LONG_BINPUT: lambda u: u._put(u._unsigned(4)),
         p.MEMOIZE: lambda u: u._put(len(u.memo)),
     }

@@ -8,8 +8,8 @@
     <name>/version               "3\\n"
     <name>/.data/serialization_id
 
-The reader believes nothing: records must lie inside the file and not in each other, names must be unique, and what a compressed
-record (which PyTorch never writes) says of its size is limited.
+The reader believes nothing: records must lie inside the file and not in each other, names must be unique, and what a
+compressed record (which PyTorch never writes) says of its size is limited.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ def is_archive(head: bytes) -> bool:
 
 def corrupt(what: str) -> RuntimeError:
     """The error for a damaged archive."""
-    return RuntimeError(f"PytorchStreamReader failed {what}. There is a high likelihood that the checkpoint file is corrupted: it "
-                        "was not saved completely, was transferred incorrectly, or was modified after saving.")
+    return RuntimeError(
+        f"PytorchStreamReader failed {what}. There is a high likelihood that the checkpoint file is corrupted: it "
+        "was not saved completely, was transferred incorrectly, or was modified after saving."
+    )
 
 
 # ---------------------------------------------------------------- writing
@@ -70,8 +72,24 @@ class ArchiveWriter:
         pad = -(where + 30 + len(path) + len(extra) + 4) % ALIGNMENT
         extra += struct.pack("<2sH", b"FB", pad) + b"Z" * pad
         short = min(size, _MAX32)
-        self._write(struct.pack("<IHHHHHIIIHH", _LOCAL, 45 if size >= _MAX32 else 20, 0x0800, 0, 0, 0x21, crc, short, short,
-                                len(path), len(extra)) + path + extra)
+        self._write(
+            struct.pack(
+                "<IHHHHHIIIHH",
+                _LOCAL,
+                45 if size >= _MAX32 else 20,
+                0x0800,
+                0,
+                0,
+                0x21,
+                crc,
+                short,
+                short,
+                len(path),
+                len(extra),
+            )
+            + path
+            + extra
+        )
         for start in range(0, size, 1 << 26):  # some file-like objects copy what they are given
             self._write(view[start:start + (1 << 26)])
         self._entries.append((path, crc, size, where))
@@ -89,8 +107,30 @@ class ArchiveWriter:
             if extra:
                 extra = struct.pack("<HH", 1, len(extra)) + extra
             version = 45 if extra else 20
-            self._write(struct.pack("<IHHHHHHIIIHHHHHII", _CENTRAL, version, version, 0x0800, 0, 0, 0x21, crc, min(size, _MAX32),
-                                    min(size, _MAX32), len(path), len(extra), 0, 0, 0, 0, min(where, _MAX32)) + path + extra)
+            self._write(
+                struct.pack(
+                    "<IHHHHHHIIIHHHHHII",
+                    _CENTRAL,
+                    version,
+                    version,
+                    0x0800,
+                    0,
+                    0,
+                    0x21,
+                    crc,
+                    min(size, _MAX32),
+                    min(size, _MAX32),
+                    len(path),
+                    len(extra),
+                    0,
+                    0,
+                    0,
+                    0,
+                    min(where, _MAX32),
+                )
+                + path
+                + extra
+            )
         end, n = self._position, len(self._entries)
         if n > _MAX16 or end >= _MAX32:
             self._write(struct.pack("<IQHHIIQQQQ", _END64, 44, 45, 45, 0, 0, n, n, end - start, start))
@@ -102,7 +142,8 @@ class ArchiveWriter:
 # ---------------------------------------------------------------- reading
 
 class ArchiveReader:
-    """The records of an archive in the seekable `file`; with `mapped` (an mmap of the whole of it) data is not copied."""
+    """The records of an archive in the seekable `file`; with `mapped` (an mmap of the whole of it) data is not
+    copied."""
 
     def __init__(self, file: Any, mapped: Any = None) -> None:
         self._file, self._mapped = file, mapped
@@ -110,8 +151,10 @@ class ArchiveReader:
         self._directory = self._read_directory()
         version = self._version()
         if not 1 <= version <= _MAX_VERSION:
-            raise RuntimeError(f"Attempted to read a PyTorch file with version {version}, but the supported versions for reading "
-                               f"are 1 to {_MAX_VERSION}. The file was written by a newer release, or is damaged.")
+            raise RuntimeError(
+                f"Attempted to read a PyTorch file with version {version}, but the supported versions for reading "
+                f"are 1 to {_MAX_VERSION}. The file was written by a newer release, or is damaged."
+            )
 
     def _read_directory(self) -> dict[str, Any]:
         import zipfile
@@ -141,8 +184,10 @@ class ArchiveReader:
     def _version(self) -> int:
         name = next((n for n in ("version", ".data/version") if self.has(n)), None)
         if name is None:
-            raise RuntimeError('Expected hasRecord("version") to be true, but got false: the file is a zip archive, but not one '
-                               "that torch.save wrote")
+            raise RuntimeError(
+                'Expected hasRecord("version") to be true, but got false: the file is a zip archive, but not one '
+                "that torch.save wrote"
+            )
         text = self.read(name, limit=64)
         try:
             return int(text)
@@ -160,6 +205,8 @@ class ArchiveReader:
             raise corrupt(f"locating file {name[:80]}: file not found")
         if info.flag_bits & 1:
             raise corrupt(f"reading file {name[:80]}: it is encrypted")
+        if info.header_offset < 0:
+            raise corrupt(f"reading file {name[:80]}: its header is before the beginning")
         self._file.seek(info.header_offset)
         head = self._file.read(30)
         if len(head) != 30:
@@ -168,11 +215,15 @@ class ArchiveReader:
         if fields[0] != _LOCAL:
             raise corrupt(f"reading file {name[:80]}: it has no header where the directory says")
         path = self._file.read(fields[9])
-        if path != info.orig_filename.encode("utf-8", "surrogateescape") and path != info.orig_filename.encode("cp437", "replace"):
+        if path != info.orig_filename.encode("utf-8", "surrogateescape") and path != info.orig_filename.encode(
+            "cp437", "replace"
+        ):
             raise corrupt(f"reading file {name[:80]}: its header has another name")
         start = info.header_offset + 30 + fields[9] + fields[10]
         if fields[3] != info.compress_type or start + info.compress_size > self._size:
-            raise corrupt(f"reading file {name[:80]}: its header contradicts the directory, or its data are beyond the end")
+            raise corrupt(
+                f"reading file {name[:80]}: its header contradicts the directory, or its data are beyond the end"
+            )
         if info.compress_type == 0 and info.file_size != info.compress_size:
             raise corrupt(f"reading file {name[:80]}: it is stored, but has two sizes")
         return info, start
@@ -201,7 +252,9 @@ class ArchiveReader:
         from ..backends.cpu.allocator import empty
         info, start = self._find(name)
         if info.file_size != nbytes:
-            raise RuntimeError(f"record size ({info.file_size} bytes) does not match expected size ({nbytes} bytes) for {name[:80]}")
+            raise RuntimeError(
+                f"record size ({info.file_size} bytes) does not match expected size ({nbytes} bytes) for {name[:80]}"
+            )
         if info.compress_type != 0:
             return np.frombuffer(bytearray(self._inflate(info, start, name)), np.uint8)
         if self._mapped is not None and nbytes:
@@ -225,7 +278,9 @@ class ArchiveReader:
         if info.compress_type != 8:
             raise corrupt(f"reading file {name[:80]}: it is compressed by method {info.compress_type}")
         if info.file_size > max(_MAX_INFLATED, info.compress_size * _MAX_RATIO):
-            raise corrupt(f"reading file {name[:80]}: {info.compress_size} compressed bytes claim to hold {info.file_size}")
+            raise corrupt(
+                f"reading file {name[:80]}: {info.compress_size} compressed bytes claim to hold {info.file_size}"
+            )
         self._file.seek(start)
         inflater = zlib.decompressobj(-15)
         try:
@@ -233,7 +288,9 @@ class ArchiveReader:
         except zlib.error as error:
             raise corrupt(f"reading file {name[:80]}: {error}") from None
         if len(data) != info.file_size:
-            raise corrupt(f"reading file {name[:80]}: it does not have the {info.file_size} bytes that the directory says")
+            raise corrupt(
+                f"reading file {name[:80]}: it does not have the {info.file_size} bytes that the directory says"
+            )
         return data
 
 
