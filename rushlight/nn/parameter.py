@@ -37,10 +37,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if type(t) is not type(data):
             raise RuntimeError(
                 f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns "
-                "an "
-                f"instance of the same type, but return type {type(t).__name__} was found instead. To use the type as "
-                "a "
-                "Parameter, please correct the detach() semantics defined by its __torch_dispatch__() implementation.")
+                f"an instance of the same type, but return type {type(t).__name__} was found instead. To use the type "
+                "as a Parameter, please correct the detach() semantics defined by its __torch_dispatch__() "
+                "implementation.")
         t._is_param = True
         return t
 
@@ -55,27 +54,13 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return "Parameter containing:\n" + super().__repr__(**kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        state = getattr(self, "__dict__", None)
+        from rushlight.serialization import _rebuild
+
+        state = _rebuild.attributes_of(self)
         # Hooks are not saved with a parameter: the empty table keeps PyTorch's pickle layout.
-        if not state:
-            return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
-        return _rebuild_parameter_with_state, (self.data, self.requires_grad, OrderedDict(), state)
-
-
-def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Parameter:
-    parameter = Parameter(data, requires_grad)
-    if backward_hooks:
-        parameter._backward_hooks = backward_hooks
-    return parameter
-
-
-def _rebuild_parameter_with_state(data: Tensor, requires_grad: bool, backward_hooks: Any, state: Any) -> Parameter:
-    parameter = _rebuild_parameter(data, requires_grad, backward_hooks)
-    attributes, slots = state if isinstance(state, tuple) else (state, None)
-    for values in (attributes, slots):
-        for name, value in (values or {}).items():
-            setattr(parameter, name, value)
-    return parameter
+        if state is None:
+            return _rebuild._rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
+        return _rebuild._rebuild_parameter_with_state, (self.data, self.requires_grad, OrderedDict(), state)
 
 
 class UninitializedTensorMixin:
@@ -96,9 +81,8 @@ class UninitializedTensorMixin:
     def shape(self) -> Any:
         raise RuntimeError(
             "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
-            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "
-            "to "
-            "initialize the parameters before accessing their attributes.")
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call "
+            "`forward` to initialize the parameters before accessing their attributes.")
 
     def share_memory_(self) -> Any:
         raise RuntimeError(
@@ -110,6 +94,13 @@ class UninitializedTensorMixin:
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         return type(self), (self.requires_grad,)
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        copied = type(self)(self.requires_grad, self.data.device, self.data.dtype)
+        memo[id(self)] = copied
+        return copied
 
 
 def is_lazy(param: Any) -> bool:
@@ -124,13 +115,6 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
         return Tensor._make_subclass(cls, rushlight.empty(0, device=device, dtype=dtype), requires_grad)
-
-    def __deepcopy__(self, memo: dict) -> Any:
-        if id(self) in memo:
-            return memo[id(self)]
-        copied = type(self)(self.requires_grad, self.data.device, self.data.dtype)
-        memo[id(self)] = copied
-        return copied
 
 
 class _BufferMeta(type(Tensor)):  # type: ignore[misc]

@@ -48,9 +48,8 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     if rest or kwargs:
         given = ", ".join([*(type(a).__name__ for a in args), *(f"{k}={type(v).__name__}" for k, v in kwargs.items())])
         raise TypeError(f"to() received an invalid combination of arguments - got ({given}), but expected one of: "
-                        "(device, "
-                        "dtype, non_blocking, *, memory_format), (dtype, non_blocking, *, memory_format), (tensor, "
-                        "non_blocking, *, memory_format)")
+                        "(device, dtype, non_blocking, *, memory_format), (dtype, non_blocking, *, memory_format), "
+                        "(tensor, non_blocking, *, memory_format)")
     if other is not None:
         device, dtype = other.device, other.dtype
     return rushlight.device(device) if device is not None else None, dtype, non_blocking, memory_format
@@ -127,10 +126,10 @@ class ConvertMethods:
                                 f"dtype={dtype}")
             if dtype.is_complex:
                 warnings.warn("Complex modules are a new feature under active development whose design may change, "
-                              "and some "
-                              "modules might not work as expected when using complex tensors as parameters or buffers. "
-                              "Please file an issue at https://github.com/pytorch/pytorch/issues/new?template="
-                              "bug-report.yml if a complex module does not work as expected.", stacklevel=2)
+                              "and some modules might not work as expected when using complex tensors as parameters "
+                              "or buffers. Please file an issue at "
+                              "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a complex "
+                              "module does not work as expected.", stacklevel=2)
 
         def convert(t: Any) -> Any:
             target = dtype if t.is_floating_point() or t.is_complex() else None

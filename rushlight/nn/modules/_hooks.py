@@ -85,8 +85,7 @@ class HookMethods:
     def _backward_kind(self, full: bool) -> None:
         if self._is_full_backward_hook is (not full):
             raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module. "
-                               "Please "
-                               "use only one of them.")
+                               "Please use only one of them.")
         self._is_full_backward_hook = full
 
     def _get_backward_hooks(self) -> tuple[list[Callable], list[Callable]]:

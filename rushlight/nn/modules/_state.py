@@ -123,10 +123,8 @@ class StateMethods:
             for hook in module.__dict__.get("_load_state_dict_post_hooks", {}).values():
                 if hook(module, keys) is not None:
                     raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are not "
-                                         "expected to "
-                                         "return new values, if incompatible_keys need to be modified, it should be "
-                                         "done "
-                                         "inplace.")
+                                         "expected to return new values, if incompatible_keys need to be modified, "
+                                         "it should be done inplace.")
 
         load(self, state_dict, "")
         if strict:
@@ -222,8 +220,7 @@ def _swap_in(current: Any, given: Any, assign: bool) -> None:
     loaded = current.module_load(given, assign=assign)
     if loaded is given or loaded is current:
         raise RuntimeError("module_load returned one of self or other, please .detach() the result if returning one "
-                           "of the "
-                           "inputs in module_load")
+                           "of the inputs in module_load")
     if isinstance(current, Parameter):
         loaded = _as_parameter(current, loaded)
     rushlight.utils.swap_tensors(current, loaded)

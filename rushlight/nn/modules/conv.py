@@ -212,15 +212,13 @@ class _ConvTransposeNd(_ConvNd):
             wanted = wanted[first:]
         if len(wanted) != n:
             raise ValueError(f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or {first + n} "
-                             "elements "
-                             f"(got {len(wanted)})")
+                             f"elements (got {len(wanted)})")
         smallest = [(input.size(first + d) - 1) * stride[d] - 2 * padding[d]
                     + (dilation[d] if dilation is not None else 1) * (kernel_size[d] - 1) + 1 for d in range(n)]
         largest = [s + stride[d] - 1 for d, s in enumerate(smallest)]
         if any(not low <= w <= high for low, w, high in zip(smallest, wanted, largest, strict=True)):
             raise ValueError(f"requested an output size of {output_size}, but valid sizes range from {smallest} to "
-                             f"{largest} "
-                             f"(for an input of {input.size()[2:]})")
+                             f"{largest} (for an input of {input.size()[2:]})")
         return [w - low for w, low in zip(wanted, smallest, strict=True)]
 
     def _transposed(self, function: Any, input: Tensor, output_size: Any) -> Tensor:
@@ -309,8 +307,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         n = self._get_num_spatial_dims()
         if input.dim() not in (n + 1, n + 2):
             raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {type(self).__name__}, "
-                               "but got "
-                               f"input of size: {input.shape}")
+                               f"but got input of size: {input.shape}")
         return input.shape[1] if input.dim() == n + 2 else input.shape[0]
 
     def _get_num_spatial_dims(self) -> int:

@@ -42,12 +42,10 @@ class _InstanceNorm(_NormBase):
                 names, klass = " and ".join(f'"{k}"' for k in found), type(self).__name__
                 error_msgs.append(
                     f"Unexpected running stats buffer(s) {names} for {klass} with track_running_stats=False. If "
-                    "state_dict is "
-                    f"a checkpoint saved before 0.4.0, this may be expected because {klass} does not track running "
-                    "stats by "
-                    "default since 0.4.0. Please remove these keys from state_dict. If the running stats are actually "
-                    f"needed, instead set track_running_stats=True in {klass} to enable them. See the documentation of "
-                    f"{klass} for details.")
+                    f"state_dict is a checkpoint saved before 0.4.0, this may be expected because {klass} does not "
+                    "track running stats by default since 0.4.0. Please remove these keys from state_dict. If the "
+                    f"running stats are actually needed, instead set track_running_stats=True in {klass} to enable "
+                    f"them. See the documentation of {klass} for details.")
                 for key in found:
                     state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
@@ -62,8 +60,8 @@ class _InstanceNorm(_NormBase):
                                  f"({self.num_features}), "
                                  f"but got: {input.size(feature_dim)}.")
             warnings.warn(f"input's size at dim={feature_dim} does not match num_features. You can silence this "
-                          "warning by "
-                          "not passing in num_features, which is not used because affine=False", stacklevel=2)
+                          "warning by not passing in num_features, which is not used "
+                          "because affine=False", stacklevel=2)
         if feature_dim == 0:
             return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
         return self._apply_instance_norm(input)

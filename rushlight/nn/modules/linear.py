@@ -142,6 +142,5 @@ class LazyLinear(LazyModuleMixin, Linear):
         if self.in_features == 0:  # the weight came from a state_dict
             if input.shape[-1] != self.weight.shape[-1]:
                 raise AssertionError(f"The in_features inferred from input: {input.shape[-1]} is not equal to "
-                                     "in_features "
-                                     f"from self.weight: {self.weight.shape[-1]}")
+                                     f"in_features from self.weight: {self.weight.shape[-1]}")
             self.in_features = input.shape[-1]

@@ -193,8 +193,7 @@ class Module(HookMethods, StateMethods, ConvertMethods):
                                 f"'{next(iter(kwargs))}'")
             if args:
                 raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} "
-                                "were "
-                                "given")
+                                "were given")
         attributes = self.__dict__
         if "_parameters" in attributes:  # a second __init__ starts afresh
             for key in _MEMBER_TABLES:
@@ -316,8 +315,7 @@ class Module(HookMethods, StateMethods, ConvertMethods):
     def _set_buffer(self, name: str, value: Any) -> None:
         if value is not None and not isinstance(value, Tensor) and not hasattr(value, "__torch_function__"):
             raise TypeError(f"cannot assign '{typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or "
-                            "None "
-                            "expected)")
+                            "None expected)")
         persistent = value.persistent if isinstance(value, Buffer) \
             else name not in self.__dict__.get("_non_persistent_buffers_set", ())
         if getattr(self.register_buffer, "__func__", None) is Module.register_buffer:
@@ -465,14 +463,11 @@ class Module(HookMethods, StateMethods, ConvertMethods):
         if param is not None:
             if not isinstance(param, Parameter):
                 raise TypeError(f"cannot assign '{typename(param)}' object to parameter '{name}' (torch.nn.Parameter "
-                                "or "
-                                "None required)")
+                                "or None required)")
             if param.grad_fn:
                 raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
-                                 "created "
-                                 f"explicitly. To express '{name}' as a function of another Tensor, compute the value "
-                                 "in "
-                                 "the forward() method.")
+                                 f"created explicitly. To express '{name}' as a function of another Tensor, compute "
+                                 "the value in the forward() method.")
             param = _registered(_global_parameter_registration_hooks, self, name, param)
         _own(self, "_parameters")[name] = param
 
@@ -626,11 +621,9 @@ class Module(HookMethods, StateMethods, ConvertMethods):
         """Drops the gradients of all parameters, or fills them with zeros."""
         if getattr(self, "_is_replica", False):
             warnings.warn("Calling .zero_grad() from a module created with nn.DataParallel() has no effect. The "
-                          "parameters "
-                          "are copied (in a differentiable manner) from the original module. This means they are not "
-                          "leaf "
-                          "nodes in autograd and so don't accumulate gradients. If you need gradients in your forward "
-                          "method, consider using autograd.grad instead.", stacklevel=2)
+                          "parameters are copied (in a differentiable manner) from the original module. This means "
+                          "they are not leaf nodes in autograd and so don't accumulate gradients. If you need "
+                          "gradients in your forward method, consider using autograd.grad instead.", stacklevel=2)
         for parameter in self.parameters():
             grad = parameter.grad
             if grad is None:

@@ -33,10 +33,8 @@ def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0, e
         total = rushlight.linalg.vector_norm(rushlight.stack([n.to(device) for n in norms]), norm_type)
         if error_if_nonfinite and not bool(rushlight.isfinite(total)):
             raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
-                               "so it "
-                               "cannot be clipped. To disable this error and scale the gradients by the non-finite "
-                               "norm "
-                               "anyway, set `error_if_nonfinite=False`")
+                               "so it cannot be clipped. To disable this error and scale the gradients by the "
+                               "non-finite norm anyway, set `error_if_nonfinite=False`")
         return total
 
 

@@ -113,11 +113,9 @@ def _check_lengths(lengths: list[int], steps: int, batch: int, enforce_sorted: b
         raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is "
                            "<= 0")
     if enforce_sorted and any(a < b for a, b in zip(lengths, lengths[1:], strict=False)):
-        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can "
-                           "pass "
-                           "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this "
-                           "requirement "
-                           "if you do not need ONNX exportability.")
+        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
+                           "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep "
+                           "this requirement if you do not need ONNX exportability.")
     if lengths[0] > steps:
         raise RuntimeError(f"Expected every length to be at most the padded length {steps}, but got {lengths[0]}")
 
@@ -155,8 +153,7 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
     if total_length is not None:
         if total_length < steps:
             raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but "
-                             "got "
-                             f"total_length={total_length} and max sequence length being {steps}")
+                             f"got total_length={total_length} and max sequence length being {steps}")
         steps = total_length
     data = sequence.data
     elements = data.shape[0]  # one more row, of padding, follows them
