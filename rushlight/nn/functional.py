@@ -8,16 +8,34 @@ from __future__ import annotations
 
 from typing import Any
 
+# Operators of the main namespace that PyTorch shows here too.
+_SHARED = frozenset({
+    "adaptive_avg_pool1d", "avg_pool1d", "bilinear", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d",
+    "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "hardshrink",
+    "native_channel_shuffle", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_",
+    "rrelu_", "selu_", "sigmoid", "tanh", "threshold_",
+})
+
+
+def _find(name: str) -> Any:
+    from rushlight import ops
+    from rushlight.ops.declare import NAMESPACES
+
+    ops.load()
+    for namespace in ("nn.functional", "torch") if name in _SHARED else ("nn.functional",):
+        table = NAMESPACES.get(namespace, {})
+        if name in table:
+            return table[name].function
+        plain = table.get(name[:-1]) if name.endswith("_") else None
+        if plain is not None and plain.inplace:
+            return plain.inplace_function
+    return None
+
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rushlight import ops
-
-    try:
-        function = ops.function(name, "nn.functional")
-    except (KeyError, AttributeError):
-        raise AttributeError(f"module 'torch.nn.functional' has no attribute {name!r}") from None
+    function = None if name.startswith("__") else _find(name)
+    if function is None:
+        raise AttributeError(f"module 'torch.nn.functional' has no attribute {name!r}")
     globals()[name] = function
     return function
 
@@ -25,4 +43,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from rushlight import ops
 
-    return sorted({*globals(), *ops.names("nn.functional")})
+    return sorted({*globals(), *ops.names("nn.functional"), *_SHARED.intersection(ops.names())})
