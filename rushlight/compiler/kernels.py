@@ -16,23 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from rushlight.backends.cpu import threads
+from rushlight.backends.cpu.allocator import empty
 from rushlight.compiler import entry, jit, llvm, scalar
 from rushlight.compiler.llvm import Buffer, Kernel, Module, collapse
 from rushlight.ops.expr import Expr, const, postorder
 
 __all__ = ["MultiTensor", "Pointwise", "RowKernel", "cast", "has_native", "masked_fill", "multi_tensor", "native_dtype",
            "pointwise", "where"]
-
-
-def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array for a result, from the allocator's free lists."""
-    global empty
-    try:
-        from rushlight.backends.cpu.allocator import empty as allocate
-    except ImportError:
-        allocate = np.empty
-    globals()["empty"] = allocate
-    return allocate(shape, dtype)
 
 
 _names: dict[int, str] = {}
@@ -91,17 +82,12 @@ def run_kernel(kernel: Kernel, address: int, words: bytes, grid: int, elements: 
     at = ctypes.addressof(keep)
     grain = entry.grain_of(kernel.cost)
     if elements > 2 * grain and grid > 1:
-        try:
-            from rushlight.backends.cpu import threads
-        except ImportError:
-            pass
-        else:
-            if kernel.kind == "rows":
-                grain = max(1, grain * grid // elements)
-            elif kernel.kind == "columns":
-                grain = 1
-            threads.parallel_call(address, at, grid, grain)
-            return
+        if kernel.kind == "rows":
+            grain = max(1, grain * grid // elements)
+        elif kernel.kind == "columns":
+            grain = 1
+        threads.parallel_call(address, at, grid, grain)
+        return
     _SLICE(address)(at, 0, grid)
 
 
@@ -116,7 +102,8 @@ class Pointwise:
         self.name, self.outputs, self.inputs, self.scalars = name, dict(outputs), tuple(inputs), tuple(scalars)
         self.result = [result] * len(outputs) if isinstance(result, str) else list(result)
         self.compute = compute
-        self._specs: dict[Any, _PointwiseSpec] = {}
+        self._specs: dict[tuple, _PointwiseSpec] = {}
+        self._quick: dict[Any, _PointwiseSpec] = {}          # by the numbers of NumPy's dtypes of the inputs
         self._text = describe(self.outputs)
         self._count = len(self.inputs)
 
@@ -131,15 +118,19 @@ class Pointwise:
     def __call__(self, *args: Any, out: Any = None) -> Any:
         """Arrays, then scalars. `out`: an array, or a tuple when there are several results; shapes broadcast."""
         k = self._count
-        arrays = args[:k]
-        first = arrays[0]
-        if out is None and k == 1:
-            spec = self._specs.get(first.dtype.num)
+        first = args[0]
+        if out is None:
+            spec = self._quick.get(first.dtype.num if k == 1 else tuple([a.dtype.num for a in args[:k]]))
             if spec is not None:
-                o = empty(first.shape, spec.np_out)
-                if spec.fast(first, o, *args[1:]):
-                    return o
-        return self._general(arrays, args[k:], out)
+                if spec.single:
+                    o = empty(first.shape, spec.np_out)
+                    if spec.fast(*args[:k], o, *args[k:]):
+                        return o
+                else:
+                    outs = tuple([empty(first.shape, d) for d in spec.np_outs])
+                    if spec.fast(*args[:k], *outs, *args[k:]):
+                        return outs
+        return self._general(args[:k], args[k:], out)
 
     def _general(self, arrays: tuple[np.ndarray, ...], numbers: tuple, out: Any) -> Any:
         if len(arrays) != len(self.inputs) or len(numbers) != len(self.scalars):
@@ -155,18 +146,18 @@ class Pointwise:
         outs = None if out is None else tuple(out) if many else (out,)
         if outs is None:
             spec = self.spec(tuple(dtypes))
+            nums = tuple([a.dtype.num for a in arrays])
+            self._quick[nums[0] if len(nums) == 1 else nums] = spec
             shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
             a = arrays[0]
             if a.shape == shape and not a.flags.c_contiguous and all(b.strides == a.strides and b.shape == shape
                                                                     for b in arrays):
                 outs = tuple(np.empty_like(a, dtype=_np_dtype(d), subok=False) for d in spec.out)   # keeps a's layout
             else:
-                outs = tuple(empty(shape, _np_dtype(d)) for d in spec.out)
+                outs = tuple(empty(shape, d) for d in spec.np_outs)
         else:
             shape = outs[0].shape
             spec = self.spec(tuple(dtypes), tuple(native_dtype(o) or str(o.dtype) for o in outs))
-        if len(arrays) == 1 and len(outs) == 1 and outs[0].dtype == spec.np_out and dtypes[0] not in ("bfloat16",):
-            self._specs.setdefault(arrays[0].dtype.num, spec) if spec is self.spec(tuple(dtypes)) else None
         if not spec.fast(*arrays, *outs, *numbers):
             spec.strided(arrays, outs, shape, numbers)
         return outs if many else outs[0]
@@ -180,7 +171,8 @@ class _PointwiseSpec:
             if d not in scalar.MEMORY:
                 raise TypeError(f"{owner.name}(): no native form for dtype {d}")
         self.owner, self.dtypes, self.out = owner, dtypes, out
-        self.np_out = _np_dtype(out[0])
+        self.np_outs = tuple(_np_dtype(d) for d in out)
+        self.np_out, self.single = self.np_outs[0], len(out) == 1
         floats = [scalar.register_dtype(d) for d in dtypes if scalar.register_dtype(d).startswith("float")]
         self.compute = owner.compute or ("float64" if "float64" in (*floats, *out) else "float32")
         self.scalar_dtypes = tuple((s, self.compute) for s in owner.scalars)
@@ -323,12 +315,13 @@ class RowKernel:
                  written: Sequence[str]) -> None:
         self.name, self.make, self.roles, self.written = name, make, tuple(roles), tuple(written)
         self._entries: dict[str, Callable[..., bool]] = {}
+        self.quick: dict[int, Callable[..., bool]] = {}      # the same by the number of NumPy's dtype
         self._kernels: dict[str, tuple[Kernel, jit.Library]] = {}
 
     def __call__(self, dtype: str, *args: Any) -> None:
         f = self._entries.get(dtype)
         if f is None:
-            f = self._entries[dtype] = self._entry(dtype)
+            f = self._entries[dtype] = self.quick[_np_dtype(dtype).num] = self._entry(dtype)
         if not f(*args):
             self._run(dtype, args)
 

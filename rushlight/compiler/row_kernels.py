@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from rushlight.backends.cpu.allocator import empty
 from rushlight.compiler import scalar
-from rushlight.compiler.kernels import RowKernel, _np_dtype, empty, native_dtype
+from rushlight.compiler.kernels import RowKernel, _np_dtype, native_dtype
 from rushlight.compiler.llvm import Buffer, Compute, Flag, Kernel, Module, Pass, Put, Reduce, Take
 from rushlight.ops.expr import Expr, arg, cast, exp, log, prim, sqrt, where
 
@@ -21,12 +22,19 @@ __all__ = ["cross_entropy", "cross_entropy_backward", "layer_norm", "layer_norm_
            "log_softmax", "log_softmax_backward", "rms_norm", "rms_norm_backward", "softmax", "softmax_backward"]
 
 
+_floating: dict[int, str] = {}
+
+
 def _dtype(name: str, *arrays: np.ndarray) -> str:
-    d = native_dtype(arrays[0])
-    if d is None or not scalar.register_dtype(d).startswith("float"):
-        raise TypeError(f"{name}(): expected a floating point array that has a native form, got {arrays[0].dtype}")
+    num = arrays[0].dtype.num
+    d = _floating.get(num)
+    if d is None:
+        d = native_dtype(arrays[0])
+        if d is None or not scalar.register_dtype(d).startswith("float"):
+            raise TypeError(f"{name}(): expected a floating point array that has a native form, got {arrays[0].dtype}")
+        _floating[num] = d
     for a in arrays[1:]:
-        if a.dtype != arrays[0].dtype:
+        if a.dtype.num != num:
             raise TypeError(f"{name}(): expected arrays of one dtype, got {arrays[0].dtype} and {a.dtype}")
     return d
 
@@ -102,11 +110,19 @@ _log_softmax_backward = RowKernel("log_softmax_backward", _make_log_softmax_back
 
 def softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """exp(x - max) / sum over the last dimension."""
+    if out is None:
+        f = _softmax.quick.get(x.dtype.num)
+        if f is not None and f(x, out := empty(x.shape, x.dtype)):
+            return out
     return _run(_softmax, _dtype("softmax", x), _result("softmax", x.shape, x.dtype, out), _dense(x), at=1)
 
 
 def log_softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """x - max - log(sum(exp(x - max))) over the last dimension."""
+    if out is None:
+        f = _log_softmax.quick.get(x.dtype.num)
+        if f is not None and f(x, out := empty(x.shape, x.dtype)):
+            return out
     return _run(_log_softmax, _dtype("log_softmax", x), _result("log_softmax", x.shape, x.dtype, out), _dense(x), at=1)
 
 
