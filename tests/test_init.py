@@ -143,6 +143,37 @@ def test_fusion_with_batch_norm():
         nn.utils.fuse_conv_bn_eval(conv.train(), bn)
 
 
+def test_functional_call():
+    from rushlight.nn.utils.stateless import functional_call
+
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    model[1].weight = model[0].weight
+    before, x = model[0].weight, rushlight.ones(1, 2)
+    double = rushlight.eye(2) * 2
+    assert functional_call(model, {"0.weight": double}, x).tolist() == [[4, 4]]
+    assert functional_call(model, {"0.weight": double, "1.weight": rushlight.eye(2)}, (x,),
+                           tie_weights=False).tolist() == [[2, 2]]
+    given = double.clone().requires_grad_()
+    functional_call(model, {"0.weight": given}, x).sum().backward()
+    assert given.grad is not None and before.grad is None
+    assert model[0].weight is before and model[1].weight is before is model._modules["1"]._parameters["weight"]
+    for wrong, error, message in (({"0.weight": double, "1.weight": x}, ValueError, "which are tied"),
+                                  ({"0.weight": 3}, TypeError, "3 is not an instance of torch.Tensor"),
+                                  ({"0.nothing": x}, AttributeError, "Linear has no attribute `nothing`")):
+        with pytest.raises(error, match=message):
+            functional_call(model, wrong, x)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        functional_call(model, {}, x, strict=True)
+    assert model[0].weight is before
+
+
+def test_convolution_weight_memory_format():
+    model = nn.Sequential(nn.Conv2d(2, 3, 2), nn.Linear(2, 2))
+    values = model[0].weight.tolist()
+    assert nn.utils.convert_conv2d_weight_memory_format(model, rushlight.channels_last) is model
+    assert model[0].weight.is_contiguous(memory_format=rushlight.channels_last) and model[0].weight.tolist() == values
+
+
 def test_skip_init():
     layer = nn.utils.skip_init(nn.Linear, 3, 4)
     assert layer.weight.shape == (4, 3) and layer.weight.device.type == "cpu"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import rushlight
 from rushlight.core.tensor import Tensor
@@ -33,6 +33,7 @@ class StateMethods:
     """The part of Module that saves and loads its state."""
 
     _version: int = 1
+    T_destination = TypeVar("T_destination", bound=dict[str, Any])
 
     def get_extra_state(self) -> Any:
         """What this module keeps in its state_dict besides tensors; define it together with `set_extra_state`."""

@@ -10,11 +10,12 @@ _FILES = {
     "convert_parameters": "parameters_to_vector vector_to_parameters",
     "fusion": "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights",
     "init": "skip_init",
+    "memory_format": "convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format",
 }
-_SUBMODULES = (*_FILES, "rnn")
+_SUBMODULES = (*_FILES, "rnn", "stateless")
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 
-__all__ = [*sorted(_FILE_OF), "rnn"]  # noqa: PLE0604
+__all__ = [*sorted(_FILE_OF), "rnn", "stateless"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
