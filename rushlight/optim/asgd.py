@@ -6,8 +6,8 @@ from typing import Any
 
 import rushlight as torch
 
-from .optimizer import ElementwiseOptimizer, _check_lr, _check_nonnegative, _number, advance_counters
-from .update import update
+from .optimizer import ElementwiseOptimizer, _check_lr, _check_nonnegative, _number
+from .update import advance_counters, update
 
 __all__ = ["ASGD"]
 

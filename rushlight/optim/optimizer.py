@@ -11,7 +11,7 @@ from typing import Any
 
 import rushlight as torch
 
-from .update import Rule, Variant, apply_update
+from .update import Rule, Variant, advance_counters, apply_update, ndarray
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
@@ -382,11 +382,8 @@ class ElementwiseOptimizer(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters that have a gradient, once. Returns `closure()`, evaluated first, if there is one."""
         loss = _evaluate_closure(closure)
-        memos = self.__dict__.get("_memos")
-        if memos is None or len(memos) != len(self.param_groups):
-            memos = self._memos = [{} for _ in self.param_groups]
-        for group, memo in zip(self.param_groups, memos, strict=True):
-            self._step_group(group, memo)
+        for group in self.param_groups:
+            self._step_group(group)
         return loss
 
     def _gather(self, group: dict[str, Any]) -> tuple[list, list, list]:
@@ -394,10 +391,10 @@ class ElementwiseOptimizer(Optimizer):
         params, grads, states = [], [], []
         state_of = self.state
         for p in group["params"]:
-            grad = p.grad
+            grad = p._grad
             if grad is None:
                 continue
-            if grad.is_sparse:
+            if grad._a.__class__ is not ndarray and grad.is_sparse:
                 self._take_sparse(group, p, grad)
                 continue
             state = state_of[p]
@@ -452,38 +449,31 @@ class ElementwiseOptimizer(Optimizer):
                     if state and not isinstance(state.get(name, 0.0), torch.Tensor):
                         state[name] = self._counter(group, p, float(state[name]))
 
-    def _step_group(self, group: dict[str, Any], memo: dict) -> None:
+    def _step_group(self, group: dict[str, Any]) -> None:
         params, grads, states = self._gather(group)
         if not params:
             return
         self._check_group(group, params)
         scalars = self._scalars(group)
         counters = [[state[name] for state in states] for name in self.counters]
-        values = list(zip(*[[c.item() for c in column] for column in counters], strict=True))
+        values = list(zip(*[[c._a.item() for c in column] for column in counters], strict=True))
+        flags = self._flags(group)
+        if values.count(values[0]) == len(values):
+            extra = self._advance(group, scalars, values[0], counters)
+            self._apply(group, self.rule.variant(*flags, *extra), params, grads, states, scalars)
+            return
         buckets: dict[tuple, list[int]] = {}
         for i, value in enumerate(values):
             buckets.setdefault(value, []).append(i)
-        flags = self._flags(group)
         for value, members in buckets.items():
-            if len(buckets) == 1:
-                p, g, s, c = params, grads, states, counters
-            else:
-                p, g, s = ([x[i] for i in members] for x in (params, grads, states))
-                c = [[column[i] for i in members] for column in counters]
-            extra = self._advance(group, scalars, value, c)
-            self._apply(group, self.rule.variant(*flags, *extra), p, g, s, scalars, memo)
+            extra = self._advance(group, scalars, value, [[column[i] for i in members] for column in counters])
+            p, g, s = ([x[i] for i in members] for x in (params, grads, states))
+            self._apply(group, self.rule.variant(*flags, *extra), p, g, s, scalars)
 
     def _apply(self, group: dict[str, Any], rule: Variant, params: list, grads: list, states: list,
-               scalars: dict[str, Any], memo: dict) -> None:
+               scalars: dict[str, Any]) -> None:
         columns = {"param": params, "grad": grads}
         for name in rule.reads:
             if name not in columns:
                 columns[name] = [state[name] for state in states]
-        apply_update(rule, columns, {n: scalars[n] for n in rule.rule.scalars}, memo, bool(group.get("differentiable")))
-
-
-def advance_counters(counters: list, value: float) -> None:
-    """Set the 0-dim state tensors to `value`. The second call, beside apply_update, that a capture replaces."""
-    for t in counters:
-        t.fill_(value)
-
+        apply_update(rule, columns, scalars, bool(group.get("differentiable")))

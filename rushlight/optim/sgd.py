@@ -7,7 +7,7 @@ from typing import Any
 import rushlight as torch
 
 from .optimizer import ElementwiseOptimizer, _number
-from .update import update
+from .update import ndarray, update
 
 __all__ = ["SGD"]
 
@@ -72,13 +72,13 @@ class SGD(ElementwiseOptimizer):
         return {"lr": _number(group["lr"]), "momentum": group["momentum"], "dampening": group["dampening"],
                 "weight_decay": _number(group["weight_decay"])}
 
-    def _step_group(self, group: dict[str, Any], memo: dict) -> None:
+    def _step_group(self, group: dict[str, Any]) -> None:
         params, grads = [], []
         for p in group["params"]:
-            grad = p.grad
+            grad = p._grad
             if grad is None:
                 continue
-            if grad.is_sparse:
+            if grad._a.__class__ is not ndarray and grad.is_sparse:
                 self._step_sparse(group, p, grad)
                 continue
             params.append(p)
@@ -88,7 +88,7 @@ class SGD(ElementwiseOptimizer):
         self._check_group(group, params)
         scalars, flags = self._scalars(group), self._flags(group)
         if group["momentum"] == 0:
-            self._apply(group, sgd.variant(*flags), params, grads, [], scalars, memo)
+            self._apply(group, sgd.variant(*flags), params, grads, [], scalars)
             return
         states = [self.state[p] for p in params]
         fresh = [i for i, s in enumerate(states) if s.get("momentum_buffer") is None]
@@ -100,9 +100,9 @@ class SGD(ElementwiseOptimizer):
             for members, first in ((fresh, True), (old, False)):
                 if members:
                     p, g, s = ([x[i] for i in members] for x in (params, grads, states))
-                    self._apply(group, sgd.variant(*flags, first), p, g, s, scalars, {})
+                    self._apply(group, sgd.variant(*flags, first), p, g, s, scalars)
             return
-        self._apply(group, sgd.variant(*flags), params, grads, states, scalars, memo)
+        self._apply(group, sgd.variant(*flags), params, grads, states, scalars)
 
     def _step_sparse(self, group: dict[str, Any], p: Any, grad: Any) -> None:
         """A sparse gradient touches only its own rows, as long as nothing (momentum, decay) touches all of them."""

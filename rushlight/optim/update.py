@@ -15,8 +15,8 @@ arguments with a default are flags, fixed when the rule is traced. The result na
 Every part of the traced expression that reads numbers only (`1 - beta1 ** step`) is split off and computed once per
 step in Python's doubles, as PyTorch's optimizers do; what is left runs over the elements. From the one declaration come
 
+* `Variant.native`: one native call for a whole list of tensors (compiler/kernels.py), where llvmlite is installed,
 * `Variant.numpy`: NumPy calls, in place, over cache-sized pieces, with as few temporaries as are ever alive at once,
-* a native loop over a whole list of tensors (compiler/kernels.py) for contiguous float32 and float64,
 * `Variant.tensors`: the same arithmetic in tensor operators, where autograd has to flow or the arrays are not NumPy's.
 
 `apply_update` chooses, and is the one call that a capturing compiler replaces. This file
@@ -30,13 +30,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.errors import place
 from ..ops import expr as E
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
 
-__all__ = ["Rule", "Variant", "apply_update", "lerp", "update"]
+__all__ = ["Rule", "Variant", "advance_counters", "apply_update", "lerp", "update"]
 
+ndarray = np.ndarray
 PIECE = 16384
 """Elements that the NumPy evaluation handles at a time: a piece of each operand and of the temporaries stays in L2."""
 
@@ -90,18 +92,29 @@ class Variant:
         used = {*E.inputs_of(*self.outputs.values()), *self.outputs}
         self.reads = tuple(n for n in rule.tensors if n in used)
         self.hoisted = tuple(hoisted)
+        self.written = tuple([n in self.outputs for n in self.reads])
         self.host = _host_function(rule.scalars, list(hoisted.values()))
         self._numpy: Callable | None = None
-        self.native: Any = None
+        self.native: Callable[[Sequence[list[np.ndarray]], Sequence[float]], bool] | None = None
+
+    def compile(self) -> Callable[[Sequence[list[np.ndarray]], Sequence[float]], bool]:
+        """The native update of lists of arrays (it answers whether it took them); refuses all where there is none."""
+        try:
+            from ..compiler.kernels import multi_tensor
+        except ImportError:      # no llvmlite
+            self.native = lambda columns, numbers: False
+        else:
+            self.native = multi_tensor(self.outputs, self.reads, self.hoisted, self.name)
+        return self.native
 
     # --- NumPy --------------------------------------------------------------------------------------------------------
-    def numpy(self, columns: Sequence[Sequence[np.ndarray]], numbers: Sequence[float]) -> None:
-        """Update, in place, `columns[k][i]`: the array of tensor number i of each name in `reads`."""
+    def numpy(self, tensors: Sequence[tuple[np.ndarray, ...]], numbers: Sequence[float]) -> None:
+        """Update, in place, tensor by tensor: each a tuple of its arrays in the order of `reads`."""
         run = self._numpy
         if run is None:
             run = self._numpy = _numpy_function(self)
         with np.errstate(all="ignore"):
-            for arrays in zip(*columns, strict=True):
+            for arrays in tensors:
                 _run_one(run, self, arrays, numbers)
 
     # --- tensors ------------------------------------------------------------------------------------------------------
@@ -121,39 +134,75 @@ class Variant:
 
 
 def apply_update(rule: Variant, tensors: Mapping[str, Sequence[Tensor]], scalars: Mapping[str, Any],
-                 memo: dict | None = None, differentiable: bool = False) -> None:
+                 differentiable: bool = False) -> None:
     """Update in place every tensor that `rule` writes: tensors[name][i] for parameter i, numbers by name.
 
-    `memo` belongs to the caller and may keep pointer tables from one step to the next. With `differentiable` the update
-    is done in tensor operators and recorded. A capturing compiler replaces this function.
+    With `differentiable` the update is done in tensor operators and recorded. A capturing compiler replaces this
+    function.
     """
     numbers = rule.host(**scalars)
     if differentiable:
         return rule.tensors(tensors, numbers)
-    columns = []
-    for name in rule.reads:
-        column = [t._a for t in tensors[name]]
-        for a in column:
-            if type(a) is not np.ndarray:
-                return rule.tensors(tensors, numbers)
-        columns.append(column)
-    rule.numpy(columns, numbers)
-    bump = _bump()
-    for name in rule.outputs:
-        for t in tensors[name]:
-            bump(t)
+    columns = [[t._a for t in tensors[name]] for name in rule.reads]
+    for a in columns[0]:
+        if a.__class__ is not ndarray:
+            return rule.tensors(tensors, numbers)
+    for n in numbers:
+        if type(n) is not float:
+            numbers = tuple([float(n) for n in numbers])
+            break
+    native = rule.native
+    if native is None:
+        native = rule.compile()
+    if not native(columns, numbers):
+        _update_groups(rule, native, columns, numbers)
+    count_writes(*[tensors[name] for name in rule.outputs])
     return None
 
 
-_bump_fn: Callable[[Any], None] | None = None
+def advance_counters(counters: Sequence[Tensor], value: float) -> None:
+    """Set 0-dim state tensors to `value`. The second call, beside apply_update, that a capture replaces."""
+    for t in counters:
+        if t._a.__class__ is ndarray:
+            t._a[()] = value
+        else:
+            t.fill_(value)
+    count_writes(counters)
 
 
-def _bump() -> Callable[[Any], None]:
-    global _bump_fn
-    if _bump_fn is None:
-        from ..core.tensor import bump
-        _bump_fn = bump
-    return _bump_fn
+def count_writes(*columns: Sequence[Tensor]) -> None:
+    """core.tensor.bump for every tensor, with the user's line looked up once."""
+    where = place()
+    for column in columns:
+        for t in column:
+            v = t._v
+            if v is None:
+                t._v = [1, 0, where]
+            else:
+                v[0] += 1
+                v[2] = where
+
+
+def _update_groups(rule: Variant, native: Callable, columns: Sequence[Sequence[np.ndarray]],
+                   numbers: Sequence[float]) -> None:
+    """What one native call for everything refused: one for all tensors of a dtype that can be laid flat, NumPy for the
+    rest."""
+    flat: dict[tuple, list[list[np.ndarray]]] = {}
+    rest: list[tuple[np.ndarray, ...]] = []
+    for arrays in zip(*columns, strict=True):
+        if arrays[0].dtype.kind == "c":              # two real numbers, as PyTorch's view_as_real makes them
+            arrays = tuple([_as_real(a) for a in arrays])
+        pieces = flatten(arrays, rule.written)
+        if pieces is None:
+            rest.append(arrays)
+        else:
+            group = flat.setdefault(tuple([a.dtype.num for a in arrays]), [[] for _ in rule.reads])
+            for column, piece in zip(group, pieces, strict=True):
+                column.append(piece)
+    for group in flat.values():
+        if not native(group, numbers):
+            rest += zip(*group, strict=True)
+    rule.numpy(rest, numbers)
 
 
 # --- splitting off the numbers ----------------------------------------------------------------------------------------
@@ -202,7 +251,7 @@ def _host_function(scalars: tuple[str, ...], roots: list[E.Expr]) -> Callable[..
         else:
             text[id(n)] = f"v{len(lines)}"
             lines.append(f"    v{len(lines)} = " + _PYTHON[n.op].format(*[text[id(a)] for a in n.args]))
-    source = "\n".join([f"def host({', '.join(scalars)}):", *lines,
+    source = "\n".join([f"def host({', '.join((*scalars, '**others'))}):", *lines,
                         f"    return ({''.join(text[id(r)] + ', ' for r in roots)})"])
     return _define(source, "host", {})
 
@@ -305,37 +354,25 @@ class _Scratch:
 
 
 def _run_one(run: Callable, v: Variant, arrays: tuple[np.ndarray, ...], numbers: Sequence[float]) -> None:
-    first = arrays[0]
-    dtype = first.dtype
-    if dtype.kind == "c":              # real and imaginary parts are two numbers, as PyTorch's view_as_real makes them
-        arrays = tuple(_as_real(a) for a in arrays)
-    elif dtype.itemsize < 4 or dtype.kind not in "f":
-        return _run_half(run, v, arrays, numbers)
-    flat = flatten(arrays)
+    if any(a.dtype.itemsize < 4 for a in arrays):      # narrow types: computed in float32, rounded once when stored
+        wide = [np.array(a, dtype=np.float32, order="K") for a in arrays]
+        _run_one(run, v, tuple(wide), numbers)
+        for w, a, written in zip(wide, arrays, v.written, strict=True):
+            if written:
+                a[...] = w.astype(a.dtype)
+        return
+    flat = flatten(arrays, v.written)
     if flat is None:
         run(*arrays, *numbers, _Scratch(arrays[0]))
-        return None
+        return
     size = flat[0].size
-    if size <= PIECE:
-        run(*flat, *numbers, _Scratch(flat[0]))
-        return None
-    scratch = _Scratch(flat[0][:PIECE])
     whole = size - size % PIECE
+    scratch = _Scratch(flat[0][:PIECE])
     for at in range(0, whole, PIECE):
         run(*[a[at:at + PIECE] for a in flat], *numbers, scratch)
-    if whole < size:
+    if whole < size or not size:
         rest = [a[whole:] for a in flat]
         run(*rest, *numbers, _Scratch(rest[0]))
-    return None
-
-
-def _run_half(run: Callable, v: Variant, arrays: tuple[np.ndarray, ...], numbers: Sequence[float]) -> None:
-    """Narrow types are computed in float32 and rounded once, when they are stored."""
-    wide = [np.array(a, dtype=np.float32, order="K") for a in arrays]
-    run(*wide, *numbers, _Scratch(wide[0]))
-    for name, w, a in zip(v.reads, wide, arrays, strict=True):
-        if name in v.outputs:
-            a[...] = w.astype(a.dtype)
 
 
 def _as_real(a: np.ndarray) -> np.ndarray:
@@ -344,16 +381,19 @@ def _as_real(a: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(real, (*real.shape, 2), (*real.strides, a.itemsize // 2))
 
 
-def flatten(arrays: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-    """One-dimensional views, if all arrays lie in memory in one and the same dense order; else None."""
+def flatten(arrays: Sequence[np.ndarray], written: Sequence[bool]) -> list[np.ndarray] | None:
+    """One-dimensional arrays of the same elements in the same order: views, or copies of those that are only read. None
+    if the first array is not dense, or a written one lies in memory in another order."""
     first = arrays[0]
-    if first.flags.c_contiguous:
-        if all(a.flags.c_contiguous for a in arrays):
-            return [a.reshape(-1) for a in arrays]
-        return None
-    axes = sorted(range(first.ndim), key=lambda d: -first.strides[d])
-    turned = [a.transpose(axes) for a in arrays]
-    return [a.reshape(-1) for a in turned] if all(a.flags.c_contiguous for a in turned) else None
+    if not first.flags.c_contiguous:
+        axes = sorted(range(first.ndim), key=lambda d: -first.strides[d])
+        arrays = [a.transpose(axes) for a in arrays]
+    flat = []
+    for a, w in zip(arrays, written, strict=True):
+        if w and not a.flags.c_contiguous:
+            return None
+        flat.append(a.reshape(-1))
+    return flat
 
 
 # --- tensors ----------------------------------------------------------------------------------------------------------
