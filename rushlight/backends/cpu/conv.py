@@ -124,13 +124,12 @@ def conv_transpose_output_shape(x_shape: Sequence[int], w_shape: Sequence[int], 
 def conv_forward(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, stride: Ints = 1, padding: Ints = 0,
                  dilation: Ints = 1, groups: int = 1) -> np.ndarray:
     """y[n, o] = bias[o] + sum over c, k of w[o, c, k] * x[n, c, stride * i + dilation * k - padding]."""
-    shape = conv_output_shape(x.shape, w.shape, stride, padding, dilation, groups, None if bias is None else bias.shape)
-    conv = _conv(x.shape[2:], shape[2:], w.shape[2:], stride, padding, dilation, groups)
     wide = _wide(x.dtype)
-    if wide is None or math.prod(shape) == 0 or math.prod(w.shape[1:]) == 0 or not native.available():
+    shape, conv, plan = _forward_setup(x.shape, w.shape, None if bias is None else bias.shape, _hashable(stride),
+                                       _hashable(padding), _hashable(dilation), groups, wide)
+    if plan is None or wide is None:
         return _reference_forward(x, w, bias, conv, shape)
     x_, w_, b_ = _dense(x, wide), _dense(w, wide), None if bias is None else _dense(bias, wide)
-    plan = _forward_plan(conv, x.shape[0], w.shape[0], w.shape[1], wide.itemsize)
     y = native.empty(shape, wide)
     plan.run(x_, w_, b_, y)
     return y if y.dtype == x.dtype else y.astype(x.dtype)
@@ -140,13 +139,12 @@ def conv_input_grad(gy: np.ndarray, w: np.ndarray, x_shape: Sequence[int], strid
                     dilation: Ints = 1, groups: int = 1, bias: np.ndarray | None = None) -> np.ndarray:
     """The gradient with respect to x, of shape `x_shape`, given that of the output (plus `bias` per channel, which
     makes it a transposed convolution)."""
-    x_shape = tuple(x_shape)
-    conv = _conv(x_shape[2:], gy.shape[2:], w.shape[2:], stride, padding, dilation, groups)
-    wide = _wide(gy.dtype)
-    if wide is None or math.prod(x_shape) == 0 or gy.size == 0 or w.size == 0 or not native.available():
+    x_shape, wide = tuple(x_shape), _wide(gy.dtype)
+    conv, plan = _grad_setup(True, gy.shape, x_shape, w.shape, _hashable(stride), _hashable(padding),
+                             _hashable(dilation), groups, wide)
+    if plan is None or wide is None:
         return _reference_input_grad(gy, w, x_shape, conv, bias)
     gy_, w_, b_ = _dense(gy, wide), _dense(w, wide), None if bias is None else _dense(bias, wide)
-    plan = _input_grad_plan(conv, gy.shape[0], w.shape[0], w.shape[1], wide.itemsize)
     gx = native.empty(x_shape, wide)
     plan.run(gy_, w_, b_, gx)
     return gx if gx.dtype == gy.dtype else gx.astype(gy.dtype)
@@ -155,16 +153,15 @@ def conv_input_grad(gy: np.ndarray, w: np.ndarray, x_shape: Sequence[int], strid
 def conv_weight_grad(gy: np.ndarray, x: np.ndarray, w_shape: Sequence[int], stride: Ints = 1, padding: Ints = 0,
                      dilation: Ints = 1, groups: int = 1) -> np.ndarray:
     """The gradient with respect to w, of shape `w_shape`, given that of the output."""
-    w_shape = tuple(w_shape)
-    conv = _conv(x.shape[2:], gy.shape[2:], w_shape[2:], stride, padding, dilation, groups)
-    wide = _wide(gy.dtype)
-    if wide is None or x.size == 0 or gy.size == 0 or math.prod(w_shape) == 0 or not native.available():
+    w_shape, wide = tuple(w_shape), _wide(gy.dtype)
+    conv, plan = _grad_setup(False, gy.shape, x.shape, w_shape, _hashable(stride), _hashable(padding),
+                             _hashable(dilation), groups, wide)
+    if plan is None or wide is None:
         return _reference_weight_grad(gy, x, w_shape, conv)
     gy_, x_ = _dense(gy, wide), _dense(x, wide)
-    plan = _weight_grad_plan(conv, x.shape[0], w_shape[0], w_shape[1], wide.itemsize)
     gw = plan.run(gy_, x_, w_shape)
     # The raster's gaps multiply zeros with neighbouring inputs: exact unless an input there is inf or nan.
-    if not np.isfinite(np.add.reduce(gw, axis=None)) and not np.isfinite(gw).all():
+    if not math.isfinite(gw.sum()) and not np.isfinite(gw).all():
         return _reference_weight_grad(gy, x, w_shape, conv)
     return gw if gw.dtype == gy.dtype else gw.astype(gy.dtype)
 
@@ -181,6 +178,32 @@ def conv_transpose(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None,
     shape = conv_transpose_output_shape(x.shape, w.shape, stride, padding, output_padding, groups, dilation,
                                         None if bias is None else bias.shape)
     return conv_input_grad(x, w, shape, stride, padding, dilation, groups, bias)
+
+
+def _hashable(v: Ints) -> int | tuple[int, ...]:
+    return v if v.__class__ is int or v.__class__ is tuple else tuple(v) if isinstance(v, Sequence) else int(v)
+
+
+@lru_cache(maxsize=1024)
+def _forward_setup(x: tuple[int, ...], w: tuple[int, ...], bias: tuple[int, ...] | None, stride: Ints, padding: Ints,
+                   dilation: Ints, groups: int, wide: np.dtype | None) -> tuple[tuple[int, ...], _Conv, _Product | None]:
+    """What a call's shapes and parameters determine: the output's shape, the sizes and the plan (None: use NumPy)."""
+    shape = conv_output_shape(x, w, stride, padding, dilation, groups, bias)
+    conv = _conv(x[2:], shape[2:], w[2:], stride, padding, dilation, groups)
+    if wide is None or math.prod(shape) == 0 or math.prod(w[1:]) == 0 or not native.available():
+        return shape, conv, None
+    return shape, conv, _forward_plan(conv, x[0], w[0], w[1], wide.itemsize)
+
+
+@lru_cache(maxsize=2048)
+def _grad_setup(of_input: bool, gy: tuple[int, ...], x: tuple[int, ...], w: tuple[int, ...], stride: Ints, padding: Ints,
+                dilation: Ints, groups: int, wide: np.dtype | None) -> tuple[_Conv, _Product | _WeightGrad | None]:
+    """The same for the gradients of the input and of the weight."""
+    conv = _conv(x[2:], gy[2:], w[2:], stride, padding, dilation, groups)
+    if wide is None or not math.prod(x) or not math.prod(gy) or not math.prod(w) or not native.available():
+        return conv, None
+    plan = _input_grad_plan if of_input else _weight_grad_plan
+    return conv, plan(conv, x[0], w[0], w[1], wide.itemsize)
 
 
 # ---------------------------------------------------------------- geometry
@@ -213,7 +236,7 @@ def _conv(inp: Sequence[int], out: Sequence[int], kernel: Sequence[int], stride:
 
 def _wide(dtype: np.dtype) -> np.dtype | None:
     """The dtype that the kernels compute in, or None where NumPy does it."""
-    if dtype.name in ("float32", "float64"):
+    if dtype in native.KERNEL_DTYPES:
         return dtype
     return np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else None
 
@@ -351,7 +374,6 @@ def _finish_product(words: np.ndarray, r: _Raster, phases: list[tuple], n: int, 
                     width)
 
 
-@lru_cache(maxsize=512)
 def _forward_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _Product:
     from rushlight.backends.cpu import conv_kernels as k
     lanes = native.lanes(item)
@@ -370,7 +392,6 @@ def _forward_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _Produc
     return _finish_product(words, r, phases, n, g, work, item, out_rows, lanes)
 
 
-@lru_cache(maxsize=512)
 def _input_grad_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _Product:
     """gx[s q + rho - p] = sum over taps k with d k = s m + rho of w[k] * gy[q - m], one phase for each rho."""
     from rushlight.backends.cpu import conv_kernels as k
@@ -442,7 +463,6 @@ class _WeightGrad:
         return total
 
 
-@lru_cache(maxsize=512)
 def _weight_grad_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _WeightGrad:
     from rushlight.backends.cpu import conv_kernels as k
     lanes = native.lanes(item)
@@ -511,7 +531,7 @@ def _reference_forward(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, c:
     xp = _padded(x.astype(dtype, copy=False), c)
     wt = w.astype(dtype, copy=False).reshape(g, o // g, w.shape[1], -1)
     y = np.zeros((n, g, o // g, math.prod(c.out)), dtype)
-    for k, at in _taps(c):
+    for k, at in _taps(c) if x.size and y.size else ():
         y += np.matmul(wt[..., k], xp[(..., *at)].reshape(n, g, w.shape[1], -1))
     y = y.reshape(shape)
     if bias is not None:
@@ -526,7 +546,7 @@ def _reference_input_grad(gy: np.ndarray, w: np.ndarray, x_shape: tuple[int, ...
     wt = w.astype(dtype, copy=False).reshape(g, o // g, channels, -1)
     gyt = gy.astype(dtype, copy=False).reshape(n, g, o // g, -1)
     gx = _padded(np.zeros(x_shape, dtype), c)
-    if gy.size and gx.size:
+    if gy.size and gx.size and w.size:
         for k, at in _taps(c):
             gx[(..., *at)] += np.matmul(wt[..., k].swapaxes(1, 2), gyt).reshape(n, g, channels, *c.out)
     gx = gx[(..., *(slice(p, p + i) for p, i in zip(c.padding, c.inp, strict=True)))].reshape(x_shape)

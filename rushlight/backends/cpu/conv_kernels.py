@@ -20,9 +20,8 @@ import platform
 
 from rushlight.backends.cpu.emit import SCALAR, Fn, Value, lanes_of, module
 
-__all__ = ["VERSION", "GEOMETRY", "RUN", "GRAD", "PHASE", "AHEAD", "tiles", "source"]
+__all__ = ["GEOMETRY", "RUN", "GRAD", "PHASE", "AHEAD", "tiles", "source"]
 
-VERSION = 1
 AHEAD = 6                # how many taps ahead the product prefetches; tables of offsets are longer by as many entries
 
 _geometry = """x scratch busy slot_bytes n_slots groups channels x_image x_group x_channel xd xh xw pd ph pw sd sh sw

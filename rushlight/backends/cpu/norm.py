@@ -8,6 +8,7 @@ float32. Other layouts, short rows and machines without llvmlite take the NumPy 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from rushlight.backends.cpu import native
 
-__all__ = ["batch_norm_backward", "batch_norm_eval", "batch_norm_train", "channel_sum"]
+__all__ = ["batch_norm_backward", "batch_norm_eval", "batch_norm_train", "channel_sum", "row_means"]
 
 _SHORT = 8          # rows (spatial sizes) shorter than this are left to NumPy, which runs along the channels
 _GRAIN = 1 << 15    # elements a thread should take at a time
@@ -25,15 +26,16 @@ def _prepare(x: np.ndarray) -> tuple[np.ndarray, int, int, int]:
     """x in the dtype of computation with the sizes N, C and the product of the rest."""
     if x.ndim < 2:
         raise ValueError(f"batch norm expects an input of at least 2 dimensions (N, C, ...), got shape {list(x.shape)}")
-    if x.dtype.name in ("float16", "bfloat16"):
+    if x.dtype.itemsize == 2 and x.dtype.kind not in "iub":
         x = x.astype(np.float32)
     n, c = x.shape[:2]
-    return x, n, c, int(np.prod(x.shape[2:]))
+    return x, n, c, math.prod(x.shape[2:])
 
 
 def _kernels(x: np.ndarray, row: int) -> Any:
-    if x.dtype.name in ("float32", "float64") and x.size and row >= _SHORT and native.available():
-        return _library(x.dtype.name)
+    name = native.KERNEL_DTYPES.get(x.dtype)
+    if name is not None and x.size and (row >= _SHORT or row == 1) and native.available():
+        return _library(name)
     return None
 
 
@@ -42,6 +44,19 @@ def _row(v: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
 
 
 def _call(lib: Any, name: str, arrays: list[np.ndarray | None], sizes: list[int], tasks: int, per_task: int) -> None:
+    if per_channel := name in ("train", "backward", "total"):
+        row = sizes[2]
+    elif name == "affine":
+        row = sizes[1]
+    else:
+        row = 0
+    if row == 1:                                   # (N, C): vectors of channels, or whole rows
+        name += "_columns"
+        if per_channel:
+            lanes = native.lanes(arrays[0].itemsize)      # type: ignore[union-attr]
+            tasks, per_task = -(-tasks // lanes), per_task * lanes
+        else:
+            tasks, per_task = tasks // sizes[0], sizes[0]
     table = np.array([0 if a is None else native.address(a) for a in arrays] + sizes, np.int64)
     native.parallel_call(lib.address(name), native.address(table), tasks, max(1, _GRAIN // max(per_task, 1)))
 
@@ -150,26 +165,36 @@ def channel_sum(x: np.ndarray) -> np.ndarray:
     return out.astype(dtype, copy=False)
 
 
+def row_means(x: np.ndarray) -> np.ndarray:
+    """The mean of each row of a contiguous (rows, length) array."""
+    if lib := _kernels(x, x.shape[1]):
+        out = native.empty((x.shape[0],), x.dtype)
+        _call(lib, "means", [x, out], [x.shape[1]], x.shape[0], x.shape[1])
+        return out
+    wide = np.float32 if x.dtype.itemsize == 2 else x.dtype
+    return x.mean(1, dtype=wide).astype(x.dtype, copy=False)
+
+
 # ---------------------------------------------------------------- kernels
-_VERSION = 1
 _BLOCK = 1024       # elements added in the array's own type before the sum moves to double precision
 
 
 @cache
 def _library(dtype: str) -> Any:
-    from rushlight.compiler import jit
-    wide = native.vector_bytes()
-    return jit.compile_ir(lambda: _source(dtype, wide), f"norm:{_VERSION}:{dtype}:{wide}", opt=2)
+    return native.build("norm", _source, dtype, native.vector_bytes())
 
 
 def _source(dtype: str, vector_bytes: int) -> str:
     from rushlight.backends.cpu import emit
     s = emit.SCALAR[dtype]
     lanes = emit.lanes_of(s, vector_bytes)
-    makers = (_emit_train, _emit_affine, _emit_backward, _emit_total)
-    return emit.module([m(_Rows(name, s, lanes)) for m, name in
-                        zip(makers, ("train", "affine", "backward", "total"), strict=True)], [s], [lanes]) + (
-        "declare double @llvm.sqrt.f64(double)\n")
+    makers = {"train": _emit_train, "affine": _emit_affine, "backward": _emit_backward, "total": _emit_total,
+              "means": _emit_means}
+    functions = [make(_Rows(name, s, lanes)) for name, make in makers.items()]
+    functions += _column_kernels(s, lanes)
+    return emit.module(functions, [s], [lanes]) + (
+        "declare double @llvm.sqrt.f64(double)\n"
+        f"declare <{lanes} x double> @llvm.sqrt.v{lanes}f64(<{lanes} x double>)\n")
 
 
 class _Rows:
@@ -232,26 +257,28 @@ class _Rows:
         totals = [f.var("double", "0.0") for _ in range(terms)]
         accs = [[f.var(self.v, "zeroinitializer") for _ in range(4)] for _ in range(terms)]
         short = "f32" if self.s == "float" else "f64"
-        with f.range(0, n) as i:
-            base = offset(i)
-            with f.range(0, row, _BLOCK) as block:
-                for acc in accs:
-                    for slot in acc:
-                        f.store(self.v, "zeroinitializer", slot)
+        together = f.smax(1, f.sdiv(_BLOCK, row))                  # short rows share one sum in the array's type
+        with f.range(0, n, together) as first, f.range(0, row, _BLOCK) as block:
+            for acc in accs:
+                for slot in acc:
+                    f.store(self.v, "zeroinitializer", slot)
+            with f.range(first, f.smin(n, f.add(first, together))) as i:
+                base = offset(i)
 
                 def add(j: Any, k: int, mask: str | None) -> None:
                     for acc, value in zip(accs, body(f.add(base, j), mask), strict=True):
                         if mask is not None:
-                            value = f.op(f"select <{self.lanes} x i1> {mask}, {self.v} {value}, {self.v} zeroinitializer")
+                            value = f.op(f"select <{self.lanes} x i1> {mask}, {self.v} {value}, "
+                                         f"{self.v} zeroinitializer")
                         f.store(self.v, f.op(f"fadd {self.v} {f.load(self.v, acc[k])}, {value}"), acc[k])
                 self.each(block, f.smin(row, f.add(block, _BLOCK)), add, 4)
-                for total, acc in zip(totals, accs, strict=True):
-                    a, b, c, d = (f.load(self.v, slot) for slot in acc)
-                    ab, cd = f.op(f"fadd {self.v} {a}, {b}"), f.op(f"fadd {self.v} {c}, {d}")
-                    part = f.op(f"fadd {self.v} {ab}, {cd}")
-                    one = f.op(f"call reassoc {self.s} @llvm.vector.reduce.fadd.v{self.lanes}{short}"
-                               f"({self.s} 0.0, {self.v} {part})")
-                    f.store("double", f.op(f"fadd double {f.load('double', total)}, {self.wide(one)}"), total)
+            for total, acc in zip(totals, accs, strict=True):
+                a, b, c, d = (f.load(self.v, slot) for slot in acc)
+                ab, cd = f.op(f"fadd {self.v} {a}, {b}"), f.op(f"fadd {self.v} {c}, {d}")
+                part = f.op(f"fadd {self.v} {ab}, {cd}")
+                one = f.op(f"call reassoc {self.s} @llvm.vector.reduce.fadd.v{self.lanes}{short}"
+                           f"({self.s} 0.0, {self.v} {part})")
+                f.store("double", f.op(f"fadd double {f.load('double', total)}, {self.wide(one)}"), total)
         return [f.load("double", total) for total in totals]
 
 
@@ -300,8 +327,11 @@ def _emit_affine(k: _Rows) -> Any:
     f = k.f
     x, y, scale_, shift_ = (f.pointer("%t", i) for i in range(4))
     c, row = f.word("%t", 4), f.word("%t", 5)
+    channel = f.var("i64", f.urem("%begin", c))
     with f.range("%begin", "%end") as task:
-        ch = f.urem(task, c)
+        ch = f.load("i64", channel)
+        after = f.add(ch, 1)
+        f.store("i64", f.select(f.icmp("eq", after, c), "i64", 0, after), channel)
         scale = f.splat(k.s, k.lanes, f.load(k.s, f.gep(k.s, scale_, ch)))
         shift = f.splat(k.s, k.lanes, f.load(k.s, f.gep(k.s, shift_, ch)))
         base = f.mul(task, row)
@@ -354,6 +384,16 @@ def _emit_backward(k: _Rows) -> Any:
     return f
 
 
+def _emit_means(k: _Rows) -> Any:
+    f = k.f
+    x, out, row = f.pointer("%t", 0), f.pointer("%t", 1), f.word("%t", 2)
+    count = f.op(f"sitofp i64 {row} to double")
+    with f.range("%begin", "%end") as task:
+        total, = k.sums(1, lambda i: f.mul(task, row), row, 1, lambda i, mask: [k.load(x, i, mask)])
+        f.store(k.s, k.narrow(k.do("fdiv", total, count)), f.gep(k.s, out, task))
+    return f
+
+
 def _emit_total(k: _Rows) -> Any:
     f = k.f
     x, out = f.pointer("%t", 0), f.pointer("%t", 1)
@@ -364,3 +404,117 @@ def _emit_total(k: _Rows) -> Any:
         total, = k.sums(n, lambda i: f.add(f.mul(i, image), start), row, 1, lambda i, mask: [k.load(x, i, mask)])
         f.store(k.s, k.narrow(total), f.gep(k.s, out, ch))
     return f
+
+
+def _column_kernels(s: str, lanes: int) -> list[Any]:
+    """The same for (N, C) arrays: vectors run along the channels, sums are double, tasks are vectors of channels."""
+    from rushlight.backends.cpu.emit import Fn
+    v, vd = f"<{lanes} x {s}>", f"<{lanes} x double>"
+
+    def wide(f: Fn, a: str) -> str:
+        return a if s == "double" else f.op(f"fpext {v} {a} to {vd}")
+
+    def narrow(f: Fn, a: str) -> str:
+        return a if s == "double" else f.op(f"fptrunc {vd} {a} to {v}")
+
+    def do(f: Fn, op: str, a: str, b: str) -> str:
+        return f.op(f"{op} {vd} {a}, {b}")
+
+    def optional(f: Fn, ptr: str, at: Any, mask: str, default: str) -> str:
+        out = f.var(vd, f.splat("double", lanes, default))
+        with f.when(f.op(f"icmp ne ptr {ptr}, null")):
+            f.store(vd, wide(f, f.masked_load(v, s, f.gep(s, ptr, at), mask, lanes)), out)
+        return f.load(vd, out)
+
+    def as_double(f: Fn, i: Any) -> str:
+        return f.splat("double", lanes, f.op(f"sitofp i64 {i} to double"))
+
+    def rows(f: Fn, n: str, c: str, ptrs: list[str], at: Any, mask: str, body: Any) -> None:
+        with f.range(0, n) as i:
+            here = f.add(f.mul(i, c), at)
+            body(here, *(wide(f, f.masked_load(v, s, f.gep(s, p, here), mask, lanes)) for p in ptrs))
+
+    def sums(f: Fn, n: str, c: str, ptrs: list[str], at: Any, mask: str, terms: int, body: Any) -> list[str]:
+        slots = [f.var(vd, "zeroinitializer") for _ in range(terms)]
+        for slot in slots:
+            f.store(vd, "zeroinitializer", slot)
+
+        def add(_: Any, *values: str) -> None:
+            for slot, value in zip(slots, body(*values), strict=True):
+                f.store(vd, do(f, "fadd", f.load(vd, slot), value), slot)
+        rows(f, n, c, ptrs, at, mask, add)
+        return [f.load(vd, slot) for slot in slots]
+
+    def put(f: Fn, value: str, ptr: str, at: Any, mask: str) -> None:
+        f.masked_store(v, s, narrow(f, value), f.gep(s, ptr, at), mask, lanes)
+
+    args = [("ptr", "t"), ("i64", "begin"), ("i64", "end")]
+
+    f = train = Fn("train_columns", args)
+    x, y, w, b, mean_, invstd_, unbiased_, eps_ = (f.pointer("%t", i) for i in range(8))
+    n, c = f.word("%t", 8), f.word("%t", 9)
+    eps = f.splat("double", lanes, f.load("double", eps_))
+    count, less = as_double(f, n), as_double(f, f.sub(n, 1))
+    with f.range("%begin", "%end") as task:
+        at = f.mul(task, lanes)
+        mask = f.tail_mask(lanes, f.sub(c, at))
+        total, = sums(f, n, c, [x], at, mask, 1, lambda a: [a])
+        mean = do(f, "fdiv", total, count)
+
+        def squared(a: str) -> list[str]:
+            d = do(f, "fsub", a, mean)
+            return [do(f, "fmul", d, d)]
+        square, = sums(f, n, c, [x], at, mask, 1, squared)
+        inside = do(f, "fadd", do(f, "fdiv", square, count), eps)
+        root = f.op(f"call {vd} @llvm.sqrt.v{lanes}f64({vd} {inside})")
+        invstd = do(f, "fdiv", f.splat("double", lanes, "1.0"), root)
+        for ptr, value in ((mean_, mean), (invstd_, invstd), (unbiased_, do(f, "fdiv", square, less))):
+            put(f, value, ptr, at, mask)
+        scale = do(f, "fmul", invstd, optional(f, w, at, mask, "1.0"))
+        shift = optional(f, b, at, mask, "0.0")
+        rows(f, n, c, [x], at, mask, lambda here, a: put(
+            f, do(f, "fadd", do(f, "fmul", do(f, "fsub", a, mean), scale), shift), y, here, mask))
+
+    f = backward = Fn("backward_columns", args)
+    gy, x, gx, w, mean_, invstd_, gw, gb = (f.pointer("%t", i) for i in range(8))
+    n, c, training = f.word("%t", 8), f.word("%t", 9), f.word("%t", 11)
+    count = as_double(f, n)
+    factor = f.splat("double", lanes, f.select(f.icmp("ne", training, 0), "double", "1.0", "0.0"))
+    with f.range("%begin", "%end") as task:
+        at = f.mul(task, lanes)
+        mask = f.tail_mask(lanes, f.sub(c, at))
+        mean, invstd = (wide(f, f.masked_load(v, s, f.gep(s, p, at), mask, lanes)) for p in (mean_, invstd_))
+        total, dot = sums(f, n, c, [gy, x], at, mask, 2,
+                          lambda g, a: [g, do(f, "fmul", g, do(f, "fsub", a, mean))])
+        put(f, total, gb, at, mask)
+        put(f, do(f, "fmul", dot, invstd), gw, at, mask)
+        with f.when(f.op(f"icmp ne ptr {gx}, null")):
+            scale = do(f, "fmul", invstd, optional(f, w, at, mask, "1.0"))
+            share = do(f, "fdiv", factor, count)
+            level = do(f, "fmul", total, share)
+            slope = do(f, "fmul", do(f, "fmul", dot, share), do(f, "fmul", invstd, invstd))
+
+            def write(here: Any, g: str, a: str) -> None:
+                pull = do(f, "fadd", level, do(f, "fmul", do(f, "fsub", a, mean), slope))
+                put(f, do(f, "fmul", do(f, "fsub", g, pull), scale), gx, here, mask)
+            rows(f, n, c, [gy, x], at, mask, write)
+
+    f = total_ = Fn("total_columns", args)
+    x, out, n, c = f.pointer("%t", 0), f.pointer("%t", 1), f.word("%t", 2), f.word("%t", 3)
+    with f.range("%begin", "%end") as task:
+        at = f.mul(task, lanes)
+        mask = f.tail_mask(lanes, f.sub(c, at))
+        total, = sums(f, n, c, [x], at, mask, 1, lambda a: [a])
+        put(f, total, out, at, mask)
+
+    f = affine = Fn("affine_columns", args)
+    x, y, scale_, shift_ = (f.pointer("%t", i) for i in range(4))
+    c = f.word("%t", 4)
+    with f.range("%begin", "%end") as task:                       # tasks are rows here
+        base = f.mul(task, c)
+        with f.range(0, c, lanes) as j:
+            mask = f.tail_mask(lanes, f.sub(c, j))
+            a, m, d = (f.masked_load(v, s, f.gep(s, p, i), mask, lanes)
+                       for p, i in ((x, f.add(base, j)), (scale_, j), (shift_, j)))
+            f.masked_store(v, s, f.fmuladd(v, a, m, d), f.gep(s, y, f.add(base, j)), mask, lanes)
+    return [train, backward, total_, affine]
