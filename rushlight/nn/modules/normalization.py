@@ -54,17 +54,9 @@ class CrossMapLRN2d(Module):
         self.k = k
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.dim() != 4:
-            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
-        # The window reaches `before` channels to either side and is cut at both ends. PyTorch's running sum never lets
-        # channel 0 out again once it should have left, and its gradient does not know: hence the detached square.
-        before = int((self.size - 1) / 2 + 1) - 1
-        channels = input.shape[1]
-        square = input.pow(2)
-        sums = [square[:, max(0, c - before):c + before + 1].sum(1) for c in range(channels)]
-        sums = [s if c <= before else s + square[:, 0].detach() for c, s in enumerate(sums)]
-        scale = rushlight.stack(sums, 1) * (self.alpha / self.size) + self.k
-        return input * scale.pow(-self.beta)
+        from ._functions import CrossMapLRN2d as function
+
+        return function.apply(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
