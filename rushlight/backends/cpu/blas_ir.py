@@ -46,7 +46,7 @@ _PLAN = f"""
 ; Tile sizes from the shape. Written once, read by all chunks.
 define internal void @plan(ptr %w, i64 %cost) {{
 entry:
-{_get("m", "n", "k", "batch")}
+{_get("m", "n", "k", "ta", "tb")}
   %m512 = icmp slt i64 %m, 512
   %mt0 = select i1 %m512, i64 %m, i64 512
   %n512 = icmp slt i64 %n, 512
@@ -54,6 +54,11 @@ entry:
   %m1 = icmp eq i64 %m, 1
   %n1 = icmp eq i64 %n, 1
   %vector = or i1 %m1, %n1
+  %at = icmp eq i64 %ta, 112
+  %bn = icmp eq i64 %tb, 111
+  %ac = and i1 %n1, %at
+  %br = and i1 %m1, %bn
+  %along = or i1 %ac, %br                             ; the matrix is read in rows as wide as a tile: keep them wide
   %mt00 = select i1 %vector, i64 %m, i64 %mt0
   %nt00 = select i1 %vector, i64 %n, i64 %nt0
   br label %loop
@@ -72,7 +77,11 @@ loop:
   %work = mul i64 %area, %k
   %flops = mul i64 %work, %cost
   %mlimit = icmp sge i64 %flops, {SPLIT_FLOPS}
-  %vlimit = icmp sge i64 %work, {2 * _VECTOR_ELEMENTS}
+  %vwork = icmp sge i64 %work, {2 * _VECTOR_ELEMENTS}
+  %wideenough = icmp sge i64 %area, 2048
+  %across_ok = xor i1 %along, true
+  %fit = or i1 %wideenough, %across_ok
+  %vlimit = and i1 %vwork, %fit
   %large = select i1 %vector, i1 %vlimit, i1 %mlimit
   %split = and i1 %few, %large
   br i1 %split, label %which, label %done
