@@ -401,8 +401,7 @@ def _weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
 _TRUST = (
     "In PyTorch 2.6, the default of the `weights_only` argument of `torch.load` became `True`. Re-running `torch.load` "
     "with `weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only "
-    "if you got "
-    "the file from a trusted source."
+    "if you got the file from a trusted source."
 )
 
 
@@ -411,10 +410,9 @@ def _explained(error: pickle.UnpicklingError) -> pickle.UnpicklingError:
     if text.startswith("Unsupported global"):
         lines = (
             "Weights only load failed. This file can still be loaded, to do so you have two options, do those steps "
-            "only if you "
-            f"trust the source of the checkpoint.\n\t(1) {_TRUST}\n\t(2) Alternatively, to load with `weights_only=True` "
-            "please "
-            f"check the recommended steps in the following error message.\n\tWeightsUnpickler error: {text}"
+            f"only if you trust the source of the checkpoint.\n\t(1) {_TRUST}\n\t(2) Alternatively, to load with "
+            "`weights_only=True` please check the recommended steps in the following error message.\n\t"
+            f"WeightsUnpickler error: {text}"
         )
     else:
         lines = f"Weights only load failed. {_TRUST}\nWeightsUnpickler error: {text}"
@@ -430,8 +428,7 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
             `(storage, name) -> storage or None`. By default they go back to where they were.
         pickle_module: whose Unpickler reads (with `weights_only=False`).
         weights_only: build only tensors, numbers, text, containers and what :func:`add_safe_globals` allows; the
-        default unless
-            `pickle_module` is given. With False the file can run any code.
+            default unless `pickle_module` is given. With False the file can run any code.
         mmap: map the file at the path `f` instead of reading it; data are read when used, and writes stay in memory.
         pickle_load_args: `encoding` and the like, for files of Python 2.
 

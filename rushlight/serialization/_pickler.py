@@ -11,7 +11,7 @@ from typing import Any
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.layout import layout
-from ..core.storage import StorageBase, UntypedStorage
+from ..core.storage import LEGACY_CLASSES, StorageBase, UntypedStorage
 from ..core.tensor import Size, Tensor
 from . import _rebuild
 from ._names import to_file
@@ -42,7 +42,6 @@ class StorageTable:
             kind: Any = UntypedStorage
             numel = untyped.nbytes()
         else:
-            from ..core.storage import LEGACY_CLASSES
             kind = LEGACY_CLASSES[storage.pickle_storage_type()]  # type: ignore[attr-defined]
             numel = storage.size()
         if untyped.nbytes():
@@ -133,6 +132,8 @@ def _by_other_module(obj: Any, module: Any, protocol: int, table: StorageTable) 
             return table.persistent_id(obj) if isinstance(obj, StorageBase) else None
 
         def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, type) and obj in LEGACY_CLASSES.values():  # these say that they are torch's
+                return storage_class, (obj.__name__,)
             reduced = NotImplemented if obj.__class__ in _PLAIN else _reduce(obj)
             if isinstance(reduced, str):  # a dtype: a global, but not where such a pickler looks for it
                 reduced = dtype_by_name, (reduced,)
@@ -149,6 +150,11 @@ def dtype_by_name(name: str) -> dtype:
     """The dtype called `name`."""
     from ..core import dtype as dtypes
     return dtypes.by_name(name)
+
+
+def storage_class(name: str) -> type:
+    """The storage class called `name`: "FloatStorage"."""
+    return LEGACY_CLASSES[name]
 
 
 def dumps(obj: Any, protocol: int, table: StorageTable, pickle_module: Any = None) -> bytes:
