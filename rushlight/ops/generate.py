@@ -234,6 +234,45 @@ def _floats_pass(op: Operator) -> bool:
     return op.check is None or getattr(op.check, "integers_only", False)
 
 
+def _quick(op: Operator) -> bool:
+    """Whether a structural record has a fast path: one result, tensors first of all, nothing that must not happen twice."""
+    tensors = [p for p in op.params if p.kind in ("tensor", "optional")]
+    return (op.returns is None and not op.multi and not op.random and bool(tensors) and tensors[0].kind == "tensor"
+            and all(p.kind in ("tensor", "optional", "plain", "dims", "number") for p in op.params))
+
+
+def _fast_structural(op: Operator) -> list[str]:
+    """The fast path of a structural record: plain CPU arrays of one float dtype go straight to the body. If it raises, the general path
+    runs it again and raises properly."""
+    tensors = [p for p in op.params if p.kind in ("tensor", "optional")]
+    first = tensors[0].name
+    args = ", ".join("a_" + p.name if p in tensors else p.name for p in op.params)
+    lines = [f"    if {'out is None' if op.has_out else 'True'}:", "        try:", f"            a_{first} = {first}._a; d = a_{first}.dtype; rg = {first}._rg",
+             f"            ok = (d is F32 or d is F64) and a_{first}.__class__ is ND"]
+    for p in tensors[1:]:
+        get = f"a_{p.name} = {p.name}._a; ok = ok and a_{p.name}.__class__ is ND{f' and a_{p.name}.dtype is d' if not op.exact else ''}; rg = rg or {p.name}._rg"
+        if p.kind == "optional":
+            lines += [f"            if {p.name} is None: a_{p.name} = None", f"            else: {get}"]
+        else:
+            lines.append("            " + get)
+    for p in op.params:
+        if p.kind == "number":
+            lines.append(f"            ok = ok and ({p.name}.__class__ is float or {p.name}.__class__ is int)")
+    lines.append("            if ok:")
+    if op.check is not None:
+        lines.append(f"                if CHECK({args}) is None:")
+        pad = "    "
+    else:
+        pad = ""
+    lines += [f"                {pad}r = quiet(BODY, {args})",
+              f"                {pad}t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False",
+              f"                {pad}t._node = t._grad = t._v = t._base = None"]
+    if has_gradient(op):
+        lines.append(f"                {pad}if rg: RECORD(t, {', '.join(p.name for p in op.params)})")
+    lines += [f"                {pad}return t", "        except FAST_ERRORS: pass"]
+    return lines
+
+
 def has_gradient(op: Operator) -> bool:
     return op.can_differentiate and (bool(op.gradients) or op.joint is not None or op.kind == "reduction"
                                      or op.kind == "pointwise" and op.result not in ("bool", "int64"))
@@ -263,6 +302,10 @@ def _function(op: Operator) -> Callable:
         lines += _fast(op, "input", "        ", plain)
         env["UF"] = plain.ufunc
         env["EV"] = _evaluator(plain)
+    elif op.kind == "structural" and _quick(op):
+        lines += _fast_structural(op)
+        env["BODY"] = op.array or op.body
+        env["CHECK"] = op.check
     if op.has_out:
         lines.append("    if out is None: return RUN(OP, " + values + ")")
         lines.append("    return OUT(OP, " + values + ", out)")
