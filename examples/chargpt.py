@@ -113,9 +113,9 @@ class GPT(nn.Module):
         return idx
 
 
-def load_text():
-    """Training and validation ids, and the characters that they stand for."""
-    text = "\n".join(topics[name] for name in sorted(topics))
+def load_text(path=None):
+    """Training and validation ids, and the characters that they stand for; Python's help texts if no file is given."""
+    text = "\n".join(topics[name] for name in sorted(topics)) if path is None else path.read_text(encoding="utf-8")
     chars = sorted(set(text))
     code = {c: i for i, c in enumerate(chars)}
     data = torch.tensor([code[c] for c in text], dtype=torch.long)
@@ -169,6 +169,7 @@ def evaluate(model, data, batches, batch_size):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--text", type=Path, help="learn from this file instead")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--lr", type=float, default=2e-3)
@@ -185,7 +186,7 @@ def main():
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)
-    train_data, val_data, chars = load_text()
+    train_data, val_data, chars = load_text(args.text)
     if unknown := set(args.prompt) - set(chars):
         parser.error(f"--prompt has characters that the text does not: {''.join(sorted(unknown))!r}")
     model = GPT(Config(vocab_size=len(chars), dropout=args.dropout))

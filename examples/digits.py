@@ -5,6 +5,7 @@
 The data are the 1797 images of 8 x 8 pixels in data/digits.npz (UCI, CC BY 4.0; see data/README.md).
 """
 import argparse
+import math
 import sys
 import time
 from itertools import islice
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.optim.lr_scheduler import CosineAnnealingLR
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 DATA = Path(__file__).resolve().parent / "data" / "digits.npz"
@@ -26,13 +27,13 @@ class DigitNet(nn.Module):
     def __init__(self, width=32, dropout=0.25):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, width, 3, padding=1),
+            nn.Conv2d(1, width, 3, padding=1, bias=False),
             nn.BatchNorm2d(width),
             nn.ReLU(),
-            nn.Conv2d(width, 2 * width, 3, padding=1),
+            nn.Conv2d(width, 2 * width, 3, padding=1, bias=False),
             nn.BatchNorm2d(2 * width),
             nn.ReLU(),
-            nn.MaxPool2d(2),
+            nn.AvgPool2d(2),
         )
         self.classifier = nn.Sequential(
             nn.Flatten(),
@@ -77,6 +78,11 @@ def plain_bar(iterable, total, width=40):
 def batches(loader, epochs):
     for _ in range(epochs):
         yield from loader
+
+
+def warmup_cosine(warmup, total):
+    """The factor of the learning rate at each step: up in a line, then down to nothing along a cosine."""
+    return lambda step: min(1, (step + 1) / warmup) * (1 + math.cos(math.pi * min(1, step / total))) / 2
 
 
 def evaluate(model, loader):
@@ -146,7 +152,7 @@ def main():
         total = min(total, args.steps)
     model = DigitNet()
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=1e-2)
-    scheduler = CosineAnnealingLR(optimizer, T_max=max(1, total))
+    scheduler = LambdaLR(optimizer, warmup_cosine(warmup=40, total=args.epochs * len(train_loader)))
 
     def train_step(x, y):
         optimizer.zero_grad()
