@@ -11,7 +11,7 @@ of code are written once (`Writer.fresh` ends the stretch).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 __all__ = ["Lanes", "Writer", "literal", "vector_type"]
 
@@ -176,12 +176,20 @@ class Lanes:
     def sqrt(self, a: str) -> str: return self.unary("sqrt", a)
     def copysign(self, a: str, b: str) -> str: return self.binary("copysign", a, b)
 
-    def poly(self, x: str, coefficients: Iterable[float]) -> str:
-        """Horner's scheme, coefficients from the highest power down."""
-        it = iter(coefficients)
-        r = self.const(next(it))
-        for c in it:
-            r = self.fma(r, x, self.const(c))
+    def poly(self, x: str, coefficients: Sequence[float]) -> str:
+        """The polynomial with those coefficients, the highest power first; even and odd powers apart from degree 4 on,
+        because the chain of a long Horner scheme is longer than processors look ahead."""
+        c = list(coefficients)
+        if len(c) < 5:
+            return self._horner(x, c)
+        square = self.mul(x, x)
+        low, high = c[::-1][0::2][::-1], c[::-1][1::2][::-1]
+        return self.fma(self._horner(square, high), x, self._horner(square, low))
+
+    def _horner(self, x: str, c: list[float]) -> str:
+        r = self.const(c[0])
+        for k in c[1:]:
+            r = self.fma(r, x, self.const(k))
         return r
 
     # --- comparisons

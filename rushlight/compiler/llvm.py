@@ -53,7 +53,7 @@ from rushlight.ops.expr import Expr, const, inputs_of
 __all__ = ["BLOCK", "Buffer", "Compute", "Flag", "Kernel", "Module", "Pass", "Put", "Reduce", "Take", "collapse"]
 
 BLOCK = 16
-VERSION = 1                         # part of the keys that callers give to jit.compile_ir: raise it with the emitted code
+VERSION = 2                         # part of the keys that callers give to jit.compile_ir: raise it with the emitted code
 
 
 class Buffer(NamedTuple):

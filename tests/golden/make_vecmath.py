@@ -58,8 +58,12 @@ def erfcx_t(t):                   # erfc(a) = exp(-a^2) / (1 + 2 a) * P(t), t = 
     return e * (1 + 2 * a)
 
 
-def log_erfc(a):                  # erf(a) = 1 - exp(P(a)) on [0.9, 4]
-    return mp.log(mp.erfc(a))
+def log2_erfc(a):                 # erf(a) = 1 - 2^P(a) on [0.9, 4]
+    return mp.log(mp.erfc(a), 2)
+
+
+def q_exp2(r):                    # 2^r = 1 + r Q(r)
+    return (mp.mpf(2) ** r - 1) / r
 
 
 JOBS = [
@@ -67,7 +71,7 @@ JOBS = [
     ("LOG32", q_log, -0.3334, 0.3334, 8), ("LOG64", q_atanh, -1e-4, 0.0401, 7),
     ("SIN32", q_sin, 0, 0.6169, 2), ("COS32", q_cos, 0, 0.6169, 2),
     ("SIN64", q_sin, 0, 0.6169, 5), ("COS64", q_cos, 0, 0.6169, 5),
-    ("ERF32", q_erf, 0, 0.9, 6), ("LOGERFC32", log_erfc, 0.9, 4.0, 9),
+    ("ERF32", q_erf, 0, 0.81, 5), ("LOG2ERFC32", log2_erfc, 0.9, 4.0, 8), ("EXP2_32", q_exp2, -0.5, 0.5, 4),
     ("ERF64", q_erf, 0, 1.0, 12), ("ERFCX64", erfcx_t, -0.61, 0.87, 23),
     ("TANH32", q_tanh, 0, 0.37, 4),
     ("ASIN64", q_asin, 0, 0.25, 12), ("ATAN64", q_atan, 0, 0.1716, 11),
