@@ -52,7 +52,7 @@ def _check(x: Sequence[int], w: Sequence[int], bias: Sequence[int] | None, strid
     if any(s <= 0 for s in stride):
         raise RuntimeError(f"non-positive stride is not supported, got stride={list(stride)}")
     if any(d <= 0 for d in dilation):
-        raise RuntimeError(f"dilation should be greater than zero, got dilation={list(dilation)}")
+        raise RuntimeError(f"dilation should be greater than zero, but got {list(dilation)}")
     if any(p < 0 for p in padding):
         raise RuntimeError(f"negative padding is not supported, got padding={list(padding)}")
     if any(p < 0 for p in output_padding):
@@ -529,7 +529,7 @@ def _reference_forward(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, c:
     dtype = _compute_dtype(x.dtype)
     n, o, g = shape[0], shape[1], c.groups
     xp = _padded(x.astype(dtype, copy=False), c)
-    wt = w.astype(dtype, copy=False).reshape(g, o // g, w.shape[1], -1)
+    wt = w.astype(dtype, copy=False).reshape(g, o // g, w.shape[1], math.prod(c.kernel))
     y = np.zeros((n, g, o // g, math.prod(c.out)), dtype)
     for k, at in _taps(c) if x.size and y.size else ():
         y += np.matmul(wt[..., k], xp[(..., *at)].reshape(n, g, w.shape[1], -1))
@@ -543,8 +543,8 @@ def _reference_input_grad(gy: np.ndarray, w: np.ndarray, x_shape: tuple[int, ...
                           bias: np.ndarray | None) -> np.ndarray:
     dtype = _compute_dtype(gy.dtype)
     n, o, g, channels = gy.shape[0], w.shape[0], c.groups, w.shape[1]
-    wt = w.astype(dtype, copy=False).reshape(g, o // g, channels, -1)
-    gyt = gy.astype(dtype, copy=False).reshape(n, g, o // g, -1)
+    wt = w.astype(dtype, copy=False).reshape(g, o // g, channels, math.prod(c.kernel))
+    gyt = gy.astype(dtype, copy=False).reshape(n, g, o // g, math.prod(c.out))
     gx = _padded(np.zeros(x_shape, dtype), c)
     if gy.size and gx.size and w.size:
         for k, at in _taps(c):

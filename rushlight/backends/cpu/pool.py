@@ -38,9 +38,9 @@ def _like(value: int | Sequence[int] | None, kernel: Sequence[int], default: Seq
 
 
 def pool_output_shape(spatial: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-                      dilation: Sequence[int], ceil_mode: bool) -> tuple[int, ...]:
+                      dilation: Sequence[int], ceil_mode: bool, channels: int | None = None) -> tuple[int, ...]:
     """Output sizes: (I + 2 p - d (k - 1) - 1) / s + 1, rounded down, or up with `ceil_mode` unless the last window
-    would start beyond the input and its left padding. Raises PyTorch's RuntimeErrors."""
+    would start beyond the input and its left padding. Raises PyTorch's RuntimeErrors (`channels` appears in one)."""
     if any(k <= 0 for k in kernel):
         raise RuntimeError(f"kernel size should be greater than zero, but got kernel_size={list(kernel)}")
     if any(s <= 0 for s in stride):
@@ -61,8 +61,9 @@ def pool_output_shape(spatial: Sequence[int], kernel: Sequence[int], stride: Seq
             o -= 1
         out.append(o)
     if any(o < 1 for o in out):
-        raise RuntimeError(f"Given input size: ({'x'.join(map(str, spatial))}). Calculated output size: "
-                           f"({'x'.join(map(str, out))}). Output size is too small")
+        front = [] if channels is None else [channels]
+        raise RuntimeError(f"Given input size: ({'x'.join(map(str, (*front, *spatial)))}). Calculated output size: "
+                           f"({'x'.join(map(str, (*front, *out)))}). Output size is too small")
     return tuple(out)
 
 
@@ -100,7 +101,7 @@ def max_pool(x: np.ndarray, kernel: Sequence[int], stride: int | Sequence[int] |
     r = len(kernel)
     s, p, d = _like(stride, kernel, kernel), _like(padding, kernel, ()), _like(dilation, kernel, ())
     lead, spatial = x.shape[:-r], x.shape[-r:]
-    out = pool_output_shape(spatial, kernel, s, p, d, ceil_mode)
+    out = pool_output_shape(spatial, kernel, s, p, d, ceil_mode, x.shape[-r - 1] if x.ndim > r else None)
     # a dilated window may step over a whole short dimension
     hollow = any(e > 1 and q > 0 and i < e for i, q, e in zip(spatial, p, d, strict=True))
     if not hollow and _native(x, r):
@@ -210,7 +211,7 @@ def avg_pool(x: np.ndarray, kernel: Sequence[int], stride: int | Sequence[int] |
     s, p, ones = _like(stride, kernel, kernel), _like(padding, kernel, ()), (1,) * r
     _check_override(divisor_override)
     lead, spatial = x.shape[:-r], x.shape[-r:]
-    out = pool_output_shape(spatial, kernel, s, p, ones, ceil_mode)
+    out = pool_output_shape(spatial, kernel, s, p, ones, ceil_mode, x.shape[-r - 1] if x.ndim > r else None)
     if r == 3 and any(k > i for k, i in zip(kernel, spatial, strict=True)):      # PyTorch asks this in 3-d only
         names = ("T", "H", "W")
         raise RuntimeError(f"input image ({' '.join(f'{n}: {i}' for n, i in zip(names, spatial, strict=True))}) smaller "
@@ -291,8 +292,8 @@ def adaptive_avg_pool(x: np.ndarray, output_size: Sequence[int | None]) -> np.nd
     r = len(output_size)
     out = _targets(x.shape, output_size)
     spatial = x.shape[-r:]
-    if all(o == 1 for o in out) and x.dtype.kind == "f":
-        rows = np.ascontiguousarray(x).reshape(math.prod(x.shape[:-r]), -1)
+    if all(o == 1 for o in out) and x.dtype.kind in "fV":
+        rows = np.ascontiguousarray(x).reshape(math.prod(x.shape[:-r]), math.prod(spatial))
         return norm.row_means(rows).reshape(*x.shape[:-r], *out)
     if (k := _uniform(spatial, out)) is not None:
         return avg_pool(x, k)
