@@ -109,16 +109,19 @@ class Operator:
     """The record of one operator. Everything that is derived from it is made when first asked for."""
 
     def __init__(self, kind: str, fn: Callable, *, name: str | None = None, ns: str | tuple[str, ...] = "torch", method: bool | str = False,
-                 inplace: bool = False, operator: str | None = None, aliases: tuple[str, ...] = (), legacy: str | None = None,
+                 inplace: bool | str = False, operator: str | None = None, aliases: tuple[str, ...] = (), legacy: str | None = None,
                  old: dict[str, str] | None = None, result: Any = "same", prop: bool = False, returns: tuple[str, ...] | None = None,
                  half: bool = True, check: Callable | None = None, exact: bool = False, out: bool | None = None,
                  random: bool = False, domain: tuple[float, float] = (-3.0, 3.0), samples: Callable | None = None,
                  differentiable: bool = True, node: str | None = None, multi: bool = False, method_only: bool = False,
-                 public: bool = True, ints: bool = True, accumulate: bool = True) -> None:
+                 public: bool = True, ints: bool = True, accumulate: bool = True, mutates: tuple[str, ...] = ()) -> None:
         self.kind, self.fn = kind, fn
         self.name = name or fn.__name__
         self.ns = (ns,) if isinstance(ns, str) else ns
-        self.method, self.inplace, self.operator, self.aliases, self.legacy = method, inplace or kind == "writes", operator, aliases, legacy
+        self.method, self.inplace, self.operator, self.aliases, self.legacy = method, bool(inplace) or kind == "writes", operator, aliases, legacy
+        self.inplace_argument = inplace == "argument"     # the function takes `inplace=False` after its other parameters
+        self.mutates = mutates                            # operands that the array function writes to
+        self.keeps: tuple[str, ...] = ()
         self.old, self.result, self.prop, self.returns, self.half, self.check = old or {}, result, prop, returns, half, check
         self.exact, self.random, self.domain, self.sample_inputs, self.multi = exact, random, domain, samples, multi
         self.can_differentiate, self.method_only, self.public, self.ints = differentiable, method_only, public, ints
@@ -166,8 +169,12 @@ class Operator:
         self.shape_rule = fn
         return self
 
-    def fast(self, fn: Callable) -> Operator:
-        """A way on arrays that is quicker than the body and gives the same (a generated test holds the two equal)."""
+    def fast(self, fn: Callable, keeps: tuple[str, ...] = ()) -> Operator:
+        """A way on arrays that is quicker than the body and gives the same (a generated test holds the two equal).
+
+        With `keeps`, `fn` takes one more argument, whether the call is recorded, and returns the result followed by the arrays
+        that the gradient's formulas read by these names (None where not recorded)."""
+        self.keeps = keeps
         self.array = _positional(fn, params_of(fn)) if self.kind != "reduction" else fn
         return self
 

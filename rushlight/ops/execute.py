@@ -237,10 +237,10 @@ def _run_pointwise(op: Operator, values: tuple) -> Tensor:
     return t
 
 
-def _record(op: Operator, t: Any, values: tuple) -> None:
+def _record(op: Operator, t: Any, values: tuple, kept: tuple = ()) -> None:
     from .generate import has_gradient
     if modes.grad and has_gradient(op):
-        op.derived("record")(t, *values)
+        op.derived("record")(t, *values, *kept)
 
 
 # --- reductions -----------------------------------------------------------------------------------------------------
@@ -501,8 +501,15 @@ def _run_structural(op: Operator, values: tuple) -> Any:
         back = None
         if not op.exact:
             arrays, back = _half_in(op, arrays)
+        kept: tuple = ()
         with np.errstate(all="ignore"):
-            r = (op.array or op.body)(*arrays)
+            if op.keeps:
+                r, *kept = op.array(*arrays, modes.grad and any(rg(v) for v in values))  # type: ignore[misc, assignment]
+            else:
+                r = (op.array or op.body)(*arrays)
+        for p, v in zip(op.params, values, strict=True):
+            if p.name in op.mutates and v is not None:
+                bump(v)
         if back is not None:
             r = tuple(x.astype(back) if x is not None and x.dtype == F32 else x for x in r) if r.__class__ is tuple else \
                 r.astype(back) if r.dtype == F32 else r
@@ -513,7 +520,7 @@ def _run_structural(op: Operator, values: tuple) -> Any:
         return _named(op)(t) if op.returns else t
     t = wrap(r if isinstance(r, (ndarray, MetaArray)) else np.asarray(r))
     if any(rg(v) for v in values):
-        _record(op, t, values)
+        _record(op, t, values, kept if cpu else ())
     return t
 
 
@@ -590,7 +597,8 @@ def _run_creation(op: Operator, values: tuple) -> Tensor:
 
 
 def _run_composite(op: Operator, values: tuple) -> Any:
-    if op.array is not None and (op.gradients or op.joint):
+    # without formulas of its own, the body is what a gradient goes through
+    if op.array is not None and (op.gradients or op.joint or not (modes.grad and any(rg(v) for v in values))):
         arrays, cpu = arrays_of(op, values)
         if cpu:
             return _run_structural(op, values)

@@ -39,8 +39,9 @@ def _fresh_quiet() -> Callable:
 
 
 quiet = _fresh_quiet()
+quiets: list[Callable] = []     # contexts for the calls that must not find theirs in use: by another thread, or further up
 G: dict[str, Any] = {
-    "ND": np.ndarray, "F32": np.dtype("float32"), "F64": np.dtype("float64"), "I64": np.dtype("int64"), "quiet": quiet, "asarray": np.asarray,
+    "ND": np.ndarray, "F32": np.dtype("float32"), "F64": np.dtype("float64"), "I64": np.dtype("int64"), "quiet": quiet, "QUIETS": quiets, "fresh_quiet": _fresh_quiet, "asarray": np.asarray,
     "Tensor": Tensor, "new": object.__new__, "modes": modes, "edge": edge, "save": save, "save_result": save_result,
     "save_overwritten": save_overwritten, "unpack": unpack, "freed": freed, "seq": next_seq, "place": place, "wrap": wrap, "bump": bump,
     "attach_many": attach_many, "TensorMeta": TensorMeta, "BIG": BIG, "MAYBE": MAYBE, "__name__": "rushlight.ops.generated",
@@ -146,7 +147,7 @@ def _default(p: Param) -> str:
     return f"D_{p.name}"
 
 
-def _signature(op: Operator, first: str | None = None, out: bool = True) -> tuple[str, str, dict[str, Any]]:
+def _signature(op: Operator, first: str | None = None, out: bool = True, flag: bool = True) -> tuple[str, str, dict[str, Any]]:
     """(parameter list, tuple of the values, defaults) of a wrapper."""
     parts, values, env = [], [], {}
     star = False
@@ -167,6 +168,8 @@ def _signature(op: Operator, first: str | None = None, out: bool = True) -> tupl
         else:
             env[_default(p)] = p.default
             parts.append(f"{p.name}={_default(p)}")
+    if flag and op.inplace_argument:
+        parts.append("inplace=False")
     if op.legacy and not star:
         parts.append("*old")
         star = True
@@ -182,16 +185,19 @@ def _prelude(op: Operator, inplace: bool) -> list[str]:
     """Old names, old signatures, sizes as separate arguments."""
     values = "(" + "".join(p.name + ", " for p in op.params) + ")"
     lines = []
+    flag = "inplace" if op.inplace_argument and not inplace else str(inplace)
     # an unknown keyword, or a required parameter given by an old name
     lines.append("    if kw:")
-    lines.append(f"        return OLD(OP, {values}, kw, {'out' if op.has_out and not inplace else 'None'}, {inplace})")
+    lines.append(f"        return OLD(OP, {values}, kw, {'out' if op.has_out and not inplace else 'None'}, {flag})")
     if op.legacy:
         lines.append("    if old:")
-        lines.append(f"        return LEGACY(OP, {values}, old, {'out' if op.has_out and not inplace else 'None'}, {inplace})")
+        lines.append(f"        return LEGACY(OP, {values}, old, {'out' if op.has_out and not inplace else 'None'}, {flag})")
     for p in op.params:
         if p.kind == "sizes":
             lines.append(f"    if {p.name}.__len__() == 1 and {p.name}[0].__class__ is not int: {p.name} = SIZES({p.name}[0], '{op.name}', '{p.name}')")
             lines.append(f"    elif not {p.name}.__class__ is tuple: {p.name} = SIZES({p.name}, '{op.name}', '{p.name}')")
+    if op.inplace_argument and not inplace:
+        lines.append(f"    if inplace: return INPLACE(OP, {values})")
     return lines
 
 
@@ -227,6 +233,56 @@ def _fast(op: Operator, self_name: str, indent: str, plain: Plain, dunder: bool 
     lines.append("        return t")
     lines.append("except FAST_ERRORS: pass")
     return [indent + x for x in lines]
+
+
+def _direct(op: Operator) -> list[str]:
+    """The fast path of a record with an array function: tensors on plain CPU arrays of float32, float64 or int64 (of any dtype where
+    the record is exact) go straight to it. Nothing where the record needs more than that."""
+    tensors = [p for p in op.params if p.kind in ("tensor", "optional")]
+    if not tensors or op.returns or op.multi or op.params[0].kind != "tensor" or any(p.kind in ("operand", "list", "mask") for p in op.params):
+        return []
+    lines = ["    try:"]
+    oks, rgs = [], []
+    for i, p in enumerate(tensors):
+        read = f"a{i} = {p.name}._a; d{i} = a{i}.dtype"
+        ok = f"a{i}.__class__ is ND" + ("" if op.exact else f" and (d{i} is F32 or d{i} is F64 or d{i} is I64)")
+        if p.kind == "tensor":
+            lines.append(f"        {read}")
+            oks.append(ok)
+            rgs.append(f"{p.name}._rg")
+        else:
+            lines.append(f"        if {p.name} is None: a{i} = None; ok{i} = True; rg{i} = False")
+            lines.append(f"        else: {read}; ok{i} = {ok}; rg{i} = {p.name}._rg")
+            oks.append(f"ok{i}")
+            rgs.append(f"rg{i}")
+    oks += [f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in op.params if p.kind == "number"]
+    lines.append(f"        ok = {' and '.join(oks)}; rg = {' or '.join(rgs)}")
+    lines.append("    except AttributeError: ok = False")
+    cond = "ok and out is None" if op.has_out else "ok"
+    if op.kind == "composite" and not op.gradients and op.joint is None:
+        cond += " and not (rg and modes.grad)"
+    lines.append(f"    if {cond}:")
+    at = {p.name: f"a{i}" for i, p in enumerate(tensors)}
+    args = ", ".join(at.get(p.name, p.name) for p in op.params)
+    values = ", ".join(p.name for p in op.params)
+    if op.check is not None:
+        lines.append(f"        c = CHECK({args})")
+        lines.append(f"        if c is not None: {args}, = c")
+    lines.append("        try: q = QUIETS.pop()")
+    lines.append("        except IndexError: q = fresh_quiet()")
+    if op.keeps:
+        lines.append(f"        try: r, {', '.join('k_' + k for k in op.keeps)} = q(ARRAY, {args}, rg and modes.grad)")
+    else:
+        lines.append(f"        try: r = q(ARRAY, {args})")
+    lines.append("        finally: QUIETS.append(q)")
+    for m in op.mutates:
+        lines.append(f"        if {m} is not None: bump({m})")
+    lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
+    lines.append("        t._node = t._grad = t._v = t._base = None")
+    if has_gradient(op):
+        lines.append(f"        if rg: RECORD(t, {values}{''.join(', k_' + k for k in op.keeps)})")
+    lines.append("        return t")
+    return lines
 
 
 def _floats_pass(op: Operator) -> bool:
@@ -312,7 +368,8 @@ def _function(op: Operator) -> Callable:
     else:
         lines.append("    return RUN(OP, " + values + ")")
     record = _late(op, "record")
-    f = make("\n".join(lines), op.name, OP=op, RUN=execute.run, OUT=execute.run_out, OLD=old_names, LEGACY=legacy, SIZES=sizes, RECORD=record, **env) \
+    f = make("\n".join(lines), op.name, OP=op, RUN=execute.run, OUT=execute.run_out, OLD=old_names, LEGACY=legacy, SIZES=sizes, RECORD=record,
+             INPLACE=execute.run_inplace, **env) \
         if op.name.isidentifier() else None
     assert f is not None, op.name
     return f
@@ -342,12 +399,12 @@ def _composite(op: Operator) -> Callable:
     from . import execute
     sig, values, env = _signature(op, out=False)
     lines = [f"def {op.name}({sig}):", *_prelude(op, False), f"    return RUN(OP, {values})"]
-    return make("\n".join(lines), op.name, OP=op, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes, **env)
+    return make("\n".join(lines), op.name, OP=op, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes, INPLACE=execute.run_inplace, **env)
 
 
 def _inplace(op: Operator) -> Callable:
     from . import execute
-    sig, values, env = _signature(op, out=False)
+    sig, values, env = _signature(op, out=False, flag=False)
     lines = [f"def {op.name}_({sig}):", *_prelude(op, True)]
     plain = op.derived("plain")
     if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float")) and _floats_pass(op):
@@ -594,7 +651,7 @@ def _record(op: Operator, inplace: bool) -> Callable:
     wanted = {p.name for p in tensors} if op.joint else set(formulas)
     multi = op.returns is not None or op.multi
     pnames = [p.name for p in op.params]
-    lines = [f"def record(t, {', '.join(pnames)}):", "    if not modes.grad: return"]
+    lines = [f"def record(t, {', '.join([*pnames, *op.keeps])}):", "    if not modes.grad: return"]
     edges = []
     for i, p in enumerate(tensors):
         e = f"e{i}"
@@ -634,6 +691,8 @@ def _record(op: Operator, inplace: bool) -> Callable:
                 "tuple(save_result(x, i) if x is not None else None for i, x in enumerate(t))" if nm == "results" else \
                 f"save_result(t[{op.returns.index(nm)}], {op.returns.index(nm)})"  # type: ignore[union-attr]
             anysave = True
+        elif nm in op.keeps:
+            v, every = f"None if {nm} is None else wrap({nm})", True
         elif nm.endswith("_meta") and nm not in pnames:
             base = nm[:-5]
             kind = tnames[base][1].kind if base in tnames else "tensor"
