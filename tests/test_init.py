@@ -143,6 +143,56 @@ def test_fusion_with_batch_norm():
         nn.utils.fuse_conv_bn_eval(conv.train(), bn)
 
 
+def test_weight_norm():
+    x = rushlight.ones(2, 3)
+    for dim, shape in ((0, (4, 1)), (1, (1, 3)), (None, ())):
+        layer = nn.Linear(3, 4)
+        weight, before = layer.weight.tolist(), layer(x).tolist()
+        with pytest.warns(FutureWarning, match="parametrizations.weight_norm"):
+            nn.utils.weight_norm(layer, dim=dim)
+        assert [n for n, _ in layer.named_parameters()] == ["bias", "weight_g", "weight_v"]
+        assert layer.weight_g.shape == shape and not isinstance(layer.weight, nn.Parameter)
+        np.testing.assert_allclose(layer(x).tolist(), before, rtol=1e-5, atol=1e-6)
+        with rushlight.no_grad():
+            layer.weight_g.mul_(2)
+            layer.bias.zero_()
+        layer(x).sum().backward()
+        assert layer.weight_v.grad is not None and layer.weight_g.grad is not None
+        nn.utils.remove_weight_norm(layer)
+        assert [n for n, _ in layer.named_parameters()] == ["bias", "weight"] and not layer._forward_pre_hooks
+        np.testing.assert_allclose(layer.weight.tolist(), 2 * np.array(weight), rtol=1e-5, atol=1e-6)
+        with pytest.raises(ValueError, match="not found in Linear"):
+            nn.utils.remove_weight_norm(layer)
+
+
+def test_spectral_norm():
+    rushlight.manual_seed(0)
+    layer = nn.utils.spectral_norm(nn.Linear(5, 4))
+    original = np.array(layer.weight_orig.tolist())
+    assert list(layer.state_dict()) == ["bias", "weight_orig", "weight_u", "weight_v"]
+    assert layer.state_dict()._metadata[""]["spectral_norm"] == {"weight.version": 1}
+    for _ in range(60):
+        layer(rushlight.ones(1, 5))
+    sigma = np.linalg.svd(original, compute_uv=False)[0]
+    np.testing.assert_allclose(layer.weight.tolist(), original / sigma, rtol=1e-3, atol=1e-5)
+    layer(rushlight.ones(1, 5)).sum().backward()
+    assert layer.weight_orig.grad is not None
+    u = layer.eval().weight_u.tolist()
+    layer(rushlight.ones(1, 5))
+    assert layer.weight_u.tolist() == u
+    other = nn.utils.spectral_norm(nn.Linear(5, 4))
+    other.load_state_dict(layer.state_dict())
+    old = layer.state_dict()
+    old["weight"] = layer.weight.detach()
+    del old["weight_v"], old._metadata[""]["spectral_norm"]
+    other.load_state_dict(old)
+    np.testing.assert_allclose(other.weight_v.tolist(), layer.weight_v.tolist(), rtol=1e-2, atol=1e-3)
+    with pytest.raises(RuntimeError, match="two spectral_norm hooks"):
+        nn.utils.spectral_norm(layer)
+    nn.utils.remove_spectral_norm(layer)
+    assert list(layer.state_dict()) == ["bias", "weight"] and not layer._state_dict_hooks
+
+
 def test_functional_call():
     from rushlight.nn.utils.stateless import functional_call
 

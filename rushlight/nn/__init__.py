@@ -13,7 +13,7 @@ from . import modules
 _SUBMODULES = ("functional", "init", "modules", "parameter", "utils")
 _PARAMETER = ("Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter")
 
-__all__ = [*modules.__all__, *_PARAMETER, "factory_kwargs"]  # noqa: PLE0604
+__all__ = [*modules.__all__, *_PARAMETER, "factory_kwargs"]
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:

@@ -40,7 +40,7 @@ _FILES = {
 _SUBMODULES = (*_FILES, "lazy", "utils")
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 
-__all__ = sorted(_FILE_OF)  # noqa: PLE0605
+__all__ = sorted(_FILE_OF)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+# Not when first asked for: these functions have their file's name, which a later import of the file would put here.
+from .spectral_norm import remove_spectral_norm, spectral_norm
+from .weight_norm import remove_weight_norm, weight_norm
+
 _FILES = {
     "clip_grad": "clip_grad_norm clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_ get_total_norm",
     "convert_parameters": "parameters_to_vector vector_to_parameters",
@@ -15,7 +19,8 @@ _FILES = {
 _SUBMODULES = (*_FILES, "rnn", "stateless")
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 
-__all__ = [*sorted(_FILE_OF), "rnn", "stateless"]  # noqa: PLE0604
+__all__ = [*sorted(_FILE_OF), "remove_spectral_norm", "remove_weight_norm", "rnn", "spectral_norm", "stateless",
+           "weight_norm"]
 
 
 def __getattr__(name: str) -> Any:

@@ -36,8 +36,7 @@ def _with_ties(given: dict[str, Any], members: dict[str, tuple[Module, str, str]
         mentioned = [k for k in tied if k in given]
         if len({id(given[k]) for k in mentioned}) > 1:
             raise ValueError(f"functional_call got multiple values for keys {sorted(mentioned)}, which are tied. "
-                             "Consider "
-                             "using tie_weights=False")
+                             "Consider using tie_weights=False")
         if mentioned:
             result.update((k, given[mentioned[0]]) for k in tied)
     return result
