@@ -76,11 +76,8 @@ THRESHOLD = 1 << 20 if _TUNED else 64 << 10     # measured: below it a tuned mal
 
 
 def _normal(shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
-    try:
-        shape = tuple(shape)
-    except TypeError:
-        shape = (operator.index(shape),)
-    return shape, np.dtype(dtype)
+    sizes = tuple(shape) if hasattr(shape, "__iter__") else (operator.index(shape),)
+    return sizes, np.dtype(dtype)
 
 
 def size_class(nbytes: int) -> int:

@@ -31,8 +31,8 @@ from rushlight.backends.cpu.allocator import empty, zeros
 
 __all__ = ["address", "bgemm", "dot", "gemm", "gemv", "info", "set_library_threads"]
 
-_TYPES = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c",
-          np.dtype(np.complex128): "z"}
+_TYPES: dict[np.dtype, str] = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c",
+                               np.dtype(np.complex128): "z"}
 # NumPy's own call is as good with fewer multiplications than these (a matrix-vector product is bound by memory), and
 # with results of fewer elements, as memory is then not worth reusing.
 _SMALL = {t: blas_ir.SPLIT_FLOPS // (2 if t.kind == "f" else 8) for t in _TYPES}
@@ -200,7 +200,7 @@ def _packed(a: np.ndarray) -> np.ndarray:
 
 def _usable(a: np.ndarray) -> tuple[np.ndarray, int, int]:
     """The matrices in the last two dimensions of `a` (copied if they must be), flag and leading dimension."""
-    flag, ld = _layout(*a.shape[-2:], *a.strides[-2:], a.itemsize)
+    flag, ld = _layout(a.shape[-2], a.shape[-1], a.strides[-2], a.strides[-1], a.itemsize)
     if not flag or not a.flags.aligned or not a.dtype.isnative:
         a = _packed(a.astype(a.dtype.newbyteorder("=")) if not a.dtype.isnative else a)
         flag, ld = 111, a.shape[-1]
@@ -354,7 +354,7 @@ def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, shape: tuple[
             return _finish(c, out, alpha, beta)
         return np.matmul(a, b, out=out)
     if out is not None:
-        flag, ld = _layout(*out.shape[-2:], *out.strides[-2:], out.itemsize)
+        flag, ld = _layout(shape[-2], shape[-1], out.strides[-2], out.strides[-1], out.itemsize)
         if flag == 112 and len(shape) == 2 and shape[0] > 1 and shape[1] > 1:          # C^T = B^T A^T
             _product(b.T, a.T, out.T, shape[::-1], alpha, beta)
             return out

@@ -11,7 +11,7 @@ On a busy machine two threads can be slower than one: a claimed chunk sits for m
 something else, or the woken worker is put on the caller's own core. So a spinning worker that notices that it was
 descheduled stops spinning for a while; one that wakes on the caller's core takes nothing and tells; and the caller then
 works alone, for 1 to 64 ms in the latter case, and after a wait much longer than a chunk takes for sixteen times that
-wait. Jobs that last longer than 0.3 ms wake everybody then: the scheduler will have spread the threads, and a job that
+wait. Jobs that last longer than 5 ms wake everybody then: the scheduler will have spread the threads, and a job that
 is long enough gains from its larger share of the machine.
 
 Exports: `rl_parallel(fn, ctx, n, grain)`, `rl_pool_worker(id)` (a worker's whole life), `rl_pool_resize(helpers)`,
@@ -20,14 +20,13 @@ Exports: `rl_parallel(fn, ctx, n, grain)`, `rl_pool_worker(id)` (a worker's whol
 
 from __future__ import annotations
 
-import platform
 import sys
 
 # Words of the shared state; groups that different threads write lie on cache lines of their own.
 TICKET, FN, CTX, N, GRAIN, CHUNKS, DONE, WAITING = 0, 16, 17, 18, 19, 20, 32, 33
 BUSY, SLEEPERS, LIMIT, SPIN, QUIET, JOBS, ALONE, STALLS = 48, 64, 80, 81, 82, 96, 97, 98
 WAITED, HELPED, WAKES, CPU, CROWDED, BACKOFF, LONG = 99, 100, 101, 21, 22, 83, 23
-LONG_NS = 300_000           # a job that lasts longer wakes everybody, whatever the machine is doing
+LONG_NS = 5_000_000         # a job that lasts longer than the scheduler's slices wakes everybody, busy machine or not
 WORDS = 112
 
 FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
@@ -37,6 +36,8 @@ PAUSE = {"x86_64": "call void @llvm.x86.sse2.pause()", "amd64": "call void @llvm
 
 def source() -> str:
     """LLVM IR of the pool for this platform."""
+    import platform
+
     machine = platform.machine().lower()
     number = FUTEX.get(machine) if sys.platform == "linux" else None
     if number is not None:

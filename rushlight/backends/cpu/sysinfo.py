@@ -6,7 +6,6 @@ Read when asked for, never at import. Used to size the thread pool and the alloc
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from typing import Any
 
@@ -119,6 +118,8 @@ def cpu_model() -> str:
         key, _, value = line.partition(":")
         if key.strip().lower() in ("model name", "cpu model"):
             return value.strip()
+    import platform
+
     return platform.processor() or platform.machine()
 
 
