@@ -61,7 +61,8 @@ def test_repr_is_pytorchs(name, options):
     assert repr(optimizer) == GOLDEN["repr"][cases.key(name, options)]
 
 
-@pytest.mark.parametrize("name, options", [c for c in cases.OPTIMIZERS if c[0] != "LBFGS"], ids=lambda v: str(v))
+@pytest.mark.parametrize("name, options", [c for c in cases.OPTIMIZERS if c[0] not in ("LBFGS", "Adafactor")],
+                         ids=lambda v: str(v))
 def test_tensor_operators_give_the_same_numbers(name, options):
     """The rule on tensors (differentiable=True) and the rule on arrays are one declaration."""
     _, arrays = cases.optimize(torch, name, options, "float64")
@@ -310,6 +311,84 @@ def test_differentiable_and_foreach_exclude_each_other():
     p.grad = torch.ones(1)
     with pytest.raises(AssertionError, match="_foreach ops don't support autograd"):
         torch.optim.SGD([p], differentiable=True, foreach=True).step()
+
+
+# --- optimizers beyond one rule ---------------------------------------------------------------------------------------
+class Rows:
+    """What the optimizers ask of a sparse gradient: some rows of the whole, the indices perhaps repeated."""
+
+    is_sparse, _a = True, None
+
+    def __init__(self, rows, values):
+        self.rows, self.values = rows, np.asarray(values, np.float64)
+
+    def coalesce(self):
+        unique = sorted(set(self.rows))
+        return Rows(unique, [self.values[[i for i, r in enumerate(self.rows) if r == u]].sum(0) for u in unique])
+
+    def __neg__(self):
+        return Rows(self.rows, -self.values)
+
+    def _indices(self):
+        return torch.tensor([self.rows])
+
+    def _values(self):
+        return torch.from_numpy(self.values)
+
+
+def test_sparse_adam_is_adam_on_the_rows_it_gets():
+    start = np.arange(8.0).reshape(4, 2)
+    p, q = parameter(start, "float64"), parameter(start[[1, 3]], "float64")
+    sparse, dense = torch.optim.SparseAdam([p], lr=0.1), torch.optim.Adam([q], lr=0.1)
+    for scale in (1.0, -0.5):
+        p._grad = Rows([3, 1, 3], np.array([[1.0, 2.0], [3.0, 4.0], [0.5, 0.5]]) * scale)
+        sparse.step()
+        q.grad = torch.tensor([[3.0, 4.0], [1.5, 2.5]], dtype=torch.float64) * scale
+        dense.step()
+    got = p.detach().numpy()
+    assert np.array_equal(got[[0, 2]], start[[0, 2]])
+    # eps is inside the correction there and outside here
+    np.testing.assert_allclose(got[[1, 3]], q.detach().numpy(), rtol=1e-7)
+    assert sparse.state[p]["step"] == 2
+    p._grad = torch.ones(4, 2, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients, please consider Adam"):
+        sparse.step()
+
+
+def test_adagrad_takes_rows_and_the_others_refuse_them():
+    start = np.arange(8.0).reshape(4, 2)
+    p, q = parameter(start, "float64"), parameter(start[[3]], "float64")
+    a, b = torch.optim.Adagrad([p], lr=0.1, maximize=True), torch.optim.Adagrad([q], lr=0.1, maximize=True)
+    for _ in range(2):
+        p._grad = Rows([3, 3], [[1.0, 2.0], [0.5, 0.5]])
+        a.step()
+        q.grad = torch.tensor([[1.5, 2.5]], dtype=torch.float64)
+        b.step()
+    np.testing.assert_allclose(p.detach().numpy(), np.vstack([start[:3], q.detach().numpy()]), rtol=1e-12)
+    for name in ("RMSprop", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Rprop", "Adafactor", "Muon"):
+        with pytest.raises(RuntimeError, match=f"{name} does not support sparse gradients"):
+            getattr(torch.optim, name)([p]).step()
+    with pytest.raises(RuntimeError, match="Adam does not support sparse gradients, please consider SparseAdam"):
+        torch.optim.Adam([p]).step()
+    with pytest.raises(RuntimeError, match="weight_decay option is not compatible with sparse gradients"):
+        torch.optim.Adagrad([p], weight_decay=0.1).step()
+
+
+@pytest.mark.parametrize("shape", [(4, 7), (7, 4)])
+def test_muon_steps_along_nearly_orthogonal_matrices(shape):
+    g = np.random.default_rng(0).normal(size=shape)
+    p = parameter(np.zeros(shape), "float64")
+    optimizer = torch.optim.Muon([p], lr=1.0, weight_decay=0.0, momentum=0.0, nesterov=False)
+    p.grad = torch.from_numpy(g)
+    optimizer.step()
+    u, s, vt = np.linalg.svd(-p.detach().numpy() / np.sqrt(max(1, shape[0] / shape[1])), full_matrices=False)
+    assert np.all((s > 0.6) & (s < 1.3))
+    # the same singular vectors as the gradient: their product with it is symmetric and positive
+    m = g.T @ -p.detach().numpy()
+    np.testing.assert_allclose(m, m.T, atol=0.05 * np.abs(m).max())
+    assert np.all(np.linalg.eigvalsh((m + m.T) / 2) > -0.05)
+    with pytest.raises(ValueError, match="Muon only supports 2D parameters"):
+        torch.optim.Muon([parameter([1.0])])
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

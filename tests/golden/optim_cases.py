@@ -34,6 +34,7 @@ OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
     ("RAdam", {"lr": 0.05, "weight_decay": 0.2, "decoupled_weight_decay": True}),
     ("ASGD", {"lr": 0.1, "t0": 2, "lambd": 0.01, "weight_decay": 0.1}),
     ("Rprop", {"lr": 0.05}),
+    ("Adafactor", {"lr": 0.05, "weight_decay": 0.1}),
     ("LBFGS", {"lr": 0.5, "max_iter": 4}),
     ("LBFGS", {"max_iter": 4, "line_search_fn": "strong_wolfe"}),
 ]
