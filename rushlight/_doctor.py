@@ -267,7 +267,7 @@ def _blas(problems: list[str]) -> dict[str, Any]:
     import numpy
     build: dict[str, Any] = {}
     try:
-        build = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[call-overload]
+        build = dict(numpy.show_config(mode="dicts")["Build Dependencies"]["blas"])  # type: ignore
     except Exception:  # the form of this report is not promised
         pass
     facts: dict[str, Any] = {"name": build.get("name"), "version": build.get("version"), **_openblas()}

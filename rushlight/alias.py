@@ -39,7 +39,6 @@ _HIDDEN = {"alias", "cli", "core", "legacy", "_doctor", "_site", "__main__"}
 _ELSEWHERE = {
     "storage": "core.storage",
     "_tensor": "core.tensor",
-    "types": "core.types",
     "_utils": "serialization._rebuild",
 }
 

@@ -231,7 +231,8 @@ def _find_module(name: str, shown: str | None) -> tuple[Any, CodeType]:
                 return _find_module(name + ".__main__", shown)
             except _NoModule as error:
                 raise _NoModule(f"{error}; {name!r} is a package and cannot be directly executed") from None
-    code = spec.loader.get_code(spec.name) if hasattr(spec.loader, "get_code") else None
+    get_code = getattr(spec.loader, "get_code", None)
+    code = None if get_code is None else get_code(spec.name)
     if code is None:
         raise _NoModule(f"No code object available for {name}")
     return spec, code

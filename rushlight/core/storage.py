@@ -90,6 +90,8 @@ class TypedStorage(StorageBase, metaclass=_LegacyMeta):
     """
 
     __slots__ = ("_untyped_storage", "_dtype", "__weakref__")
+    _untyped_storage: UntypedStorage
+    _dtype: dtypes.dtype
 
     def __new__(
         cls, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None, _internal: bool = False
@@ -268,12 +270,13 @@ class TypedStorage(StorageBase, metaclass=_LegacyMeta):
             raise KeyError(f"dtype {self._dtype} is not recognized") from None
 
     @classmethod
-    def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:
+    def from_buffer(cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0,
+                    dtype: Any = None) -> TypedStorage:
         """A copy of the elements in a buffer: see :meth:`UntypedStorage.from_buffer`."""
-        d = kwargs.pop("dtype", None)
         own = cls.__dict__.get("dtype")
-        d = own if isinstance(own, dtypes.dtype) else d or dtypes.get_default_dtype()
-        return TypedStorage(wrap_storage=UntypedStorage.from_buffer(*args, dtype=d, **kwargs), dtype=d, _internal=True)
+        d = own if isinstance(own, dtypes.dtype) else dtype or dtypes.get_default_dtype()
+        untyped = UntypedStorage.from_buffer(buffer, byte_order, count, offset, d)
+        return TypedStorage(wrap_storage=untyped, dtype=d, _internal=True)
 
     @classmethod
     def from_file(cls, filename: str, shared: bool = False, size: int = 0) -> TypedStorage:

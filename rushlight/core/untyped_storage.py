@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -228,11 +229,12 @@ class StorageBase:
 
     def is_shared(self) -> bool:
         """Whether child processes made by fork share the memory."""
-        return self.untyped()._shared
+        return getattr(self.untyped()._map(), "shared", False)
 
     def resizable(self) -> bool:
         """Whether `resize_` may change the size: not for memory that belongs to somebody else."""
-        return self.untyped()._resizable
+        storage = self.untyped()
+        return storage._resizable and _anonymous(storage._map())
 
     def _repr(self, head: str) -> str:
         if self.untyped().device.type == "meta":
@@ -258,6 +260,27 @@ def _add_casts() -> None:
         setattr(StorageBase, method, cast)
 
 
+@cache
+def _shared_map() -> Any:
+    import mmap
+
+    class SharedMap(mmap.mmap):
+        """Memory that child processes made by fork share; `anonymous` unless it is that of a file."""
+
+        shared = True
+        anonymous = True
+
+    return SharedMap
+
+
+def _anonymous(mapped: Any) -> bool:
+    return mapped is None or getattr(mapped, "anonymous", False)
+
+
+def _shared_memory(nbytes: int) -> np.ndarray:
+    return np.frombuffer(_shared_map()(-1, nbytes), np.uint8)
+
+
 def _no_backend(kind: str) -> RuntimeError:
     return RuntimeError(f"cannot move a storage to {kind}: Rushlight has no {kind} backend; use device 'cpu'")
 
@@ -265,7 +288,7 @@ def _no_backend(kind: str) -> RuntimeError:
 class UntypedStorage(StorageBase):
     """Bytes on a device. `UntypedStorage(n)` has `n` bytes of any value, `UntypedStorage([1, 2])` those given."""
 
-    __slots__ = ("_bytes", "_root", "_resizable", "_shared", "_meta_nbytes", "__weakref__")
+    __slots__ = ("_bytes", "_root", "_resizable", "_meta_nbytes", "__weakref__")
     _bytes: np.ndarray
     _root: Any
 
@@ -304,7 +327,7 @@ class UntypedStorage(StorageBase):
 
     def _set(self, memory: np.ndarray, root: Any) -> None:
         self._bytes, self._root = memory, root
-        self._resizable, self._shared = True, False
+        self._resizable = True
         if root is not None:
             _alive[id(root)] = self
             base = root_of(memory)
@@ -312,13 +335,18 @@ class UntypedStorage(StorageBase):
                 _alive[id(base)] = self
 
     @classmethod
-    def _wrap(cls, memory: np.ndarray, root: Any, resizable: bool = True) -> UntypedStorage:
+    def _wrap(cls, memory: np.ndarray, root: Any) -> UntypedStorage:
         """A storage on the bytes `memory`, a view of the array `root` (None: no memory, on meta)."""
         s = object.__new__(cls)
         s._meta_nbytes = 0
         s._set(memory, root)
-        s._resizable = resizable
         return s
+
+    def _map(self) -> Any:
+        """The mmap that holds the bytes, or None. It tells, for as long as the memory lives, whether others share
+        it."""
+        base = getattr(self._root, "base", None)
+        return base.obj if isinstance(base, memoryview) and type(base.obj).__name__ in ("mmap", "SharedMap") else None
 
     def _address(self) -> int:
         return _address(self._bytes)
@@ -358,7 +386,7 @@ class UntypedStorage(StorageBase):
                 raise RuntimeError(f"Trying to slice with a step of {index.step}, but only a step of 1 is supported")
             part = values[index]
             s = object.__new__(UntypedStorage)  # not kept by its root: the whole storage is
-            s._meta_nbytes, s._bytes, s._root, s._resizable, s._shared = 0, part, self._root, False, self._shared
+            s._meta_nbytes, s._bytes, s._root, s._resizable = 0, part, self._root, False
             return s
         if not hasattr(index, "__index__"):
             raise TypeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
@@ -432,14 +460,14 @@ class UntypedStorage(StorageBase):
         size = int(size)
         if size < 0:
             raise RuntimeError(f"resize_: the size must not be negative, got {size}")
-        if not self._resizable:
+        if not self.resizable():
             raise RuntimeError("Trying to resize storage that is not resizable")
         if self._root is None:
             self._meta_nbytes = size
         elif size <= self._bytes.size:
             self._bytes = self._bytes[:size]  # the memory stays: tensors may be looking at all of it
         else:
-            memory = allocator.empty((size,), _U8)
+            memory = _shared_memory(size) if self.is_shared() else allocator.empty((size,), _U8)
             memory[:self._bytes.size] = self._bytes
             self._move(memory)
         return self
@@ -452,11 +480,9 @@ class UntypedStorage(StorageBase):
         old, start = self._root, self._address()
         views = [t for t in gc.get_objects() if isinstance(t, Tensor) and isinstance(t._a, np.ndarray) and
                  (_alive.get(id(root_of(t._a))) is self)]
-        shared = self._shared
         for key in [k for k, s in _alive.items() if s is self]:
             del _alive[key]
         self._set(memory, root_of(memory))
-        self._shared = shared
         for t in views:
             a = t._a
             if a.size:
@@ -467,12 +493,10 @@ class UntypedStorage(StorageBase):
 
     def share_memory_(self, *args: Any, **kwargs: Any) -> UntypedStorage:
         """Move the bytes, in place, to memory that child processes made by fork share."""
-        if not self._shared and self._root is not None and self._bytes.size:
-            import mmap
-            memory = np.frombuffer(mmap.mmap(-1, self._bytes.size), np.uint8)
+        if not self.is_shared() and self._root is not None and self._bytes.size:
+            memory = _shared_memory(self._bytes.size)
             memory[:] = self._bytes
             self._move(memory)
-        self._shared = self._root is not None
         return self
 
     def pin_memory(self, device: Any = None) -> UntypedStorage:
@@ -565,11 +589,13 @@ class UntypedStorage(StorageBase):
                 if not shared:
                     raise RuntimeError(f"file '{filename}' has {have} bytes, but {nbytes} were asked for")
                 f.truncate(nbytes)
-            mapped = mmap.mmap(f.fileno(), nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+            if shared:
+                mapped = _shared_map()(f.fileno(), nbytes, access=mmap.ACCESS_WRITE)
+                mapped.anonymous = False
+            else:
+                mapped = mmap.mmap(f.fileno(), nbytes, access=mmap.ACCESS_COPY)
         memory = np.frombuffer(mapped, np.uint8)
-        storage = cls._wrap(memory, memory, resizable=False)
-        storage._shared = shared
-        return storage
+        return cls._wrap(memory, memory)
 
 
 def _rebuild_untyped(data: bytes) -> UntypedStorage:

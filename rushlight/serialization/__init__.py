@@ -453,7 +453,7 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
             if not head:
                 raise EOFError("Ran out of input: the file is empty")
             file.seek(start)
-            if _zip.is_archive(head):
+            if _zip.is_archive(bytes(head)):
                 meta = not callable(map_location) and str(map_location) == "meta"
                 return _load_archive(file, restore, restricted, pickle_module, pickle_load_args, mmap, meta)
             if mmap:
@@ -518,7 +518,7 @@ def _load_archive(
                     )
             else:
                 values = archive.read_array(f"data/{key}", nbytes)
-                read = UntypedStorage._wrap(values, values, resizable=memory is None)
+                read = UntypedStorage._wrap(values, values)
                 if swap:
                     read.byteswap(d)
                 if d.name == "bool" and nbytes and values.max() > 1:

@@ -45,7 +45,7 @@ def save(obj: Any, write: Callable[[Any], Any] | None, protocol: int, pickle_mod
         for key in keys:
             storage = table.storages[key]
             file.write(struct.pack("<q", storage.nbytes() // table.element_sizes[key]))
-            file.write(memoryview(storage._values()))
+            file.write(storage._values().data)
 
     return write_to
 

@@ -196,7 +196,7 @@ def to_file(obj: Any, name: str | None = None) -> tuple[str, str] | None:
     module = getattr(obj, "__module__", None)
     if not isinstance(module, str) or not module.startswith("rushlight."):
         return None
-    name = name or getattr(obj, "__qualname__", None) or getattr(obj, "__name__", "")
+    name = str(name or getattr(obj, "__qualname__", None) or getattr(obj, "__name__", ""))
     inner = module[10:]
     for face in _FACES:
         if (inner == face or inner.startswith(face + ".")) and _attribute(face, name) is obj:

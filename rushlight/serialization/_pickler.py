@@ -94,7 +94,10 @@ def _reduce_tensor(tensor: Tensor) -> Any:
     return _rebuild._rebuild_from_type_v2, (function, cls, args, state)
 
 
-class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
+_Base: Any = pickle._Pickler  # type: ignore[attr-defined]
+
+
+class _Pickler(_Base):
     """Python's own pickler in Python, since the one in C checks that a global is importable under the name written."""
 
     def __init__(self, file: Any, protocol: int, table: StorageTable) -> None:
@@ -120,7 +123,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
             self.write(pickle.GLOBAL + where[0].encode() + b"\n" + where[1].encode() + b"\n")
             self.memoize(obj)
 
-    dispatch = {**pickle._Pickler.dispatch, FunctionType: save_global}  # type: ignore[attr-defined]
+    dispatch = {**_Base.dispatch, FunctionType: save_global}
 
 
 def _by_other_module(obj: Any, module: Any, protocol: int, table: StorageTable) -> bytes:

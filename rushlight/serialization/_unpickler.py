@@ -465,17 +465,20 @@ class RestrictedUnpickler:
             raise UnpicklingError(f"Unsupported protocol {self.protocol}: expected at most 5")
 
 
-def _handlers() -> dict[int, Callable[[RestrictedUnpickler], None]]:
-    U = RestrictedUnpickler
+Handler = Callable[[Any], Any]
+
+
+def _handlers() -> dict[int, Handler]:
+    U: Any = RestrictedUnpickler
     p = pickle
 
-    def push(value: Any) -> Callable[[U], None]:
+    def push(value: Any) -> Handler:
         return lambda u: u.stack.append(value)
 
-    def width(method: Callable, n: int) -> Callable[[U], None]:
+    def width(method: Callable, n: int) -> Handler:
         return lambda u: method(u, n)
 
-    table: dict[bytes, Callable[[U], None]] = {
+    table: dict[bytes, Handler] = {
         p.PROTO: U._proto,
         p.FRAME: lambda u: u.reader.exactly(8) and None,
         p.GLOBAL: U._global,
@@ -571,10 +574,11 @@ def scan_globals(data: bytes) -> set[str]:
     protocol = 0
     try:
         for op, arg, _ in pickletools.genops(data):
+            argument: Any = arg
             if op.name == "PROTO":
-                protocol = arg
+                protocol = argument
             elif op.name in ("GLOBAL", "INST"):
-                module, _, name = arg.partition(" ")
+                module, _, name = argument.partition(" ")
                 if protocol <= 2:
                     import _compat_pickle
                     module, name = _compat_pickle.NAME_MAPPING.get((module, name), (module, name))

@@ -261,7 +261,7 @@ class ArchiveReader:
             return np.frombuffer(self._mapped, np.uint8, nbytes, start)
         memory = empty((nbytes,), np.dtype(np.uint8))
         self._file.seek(start)
-        view, done = memoryview(memory), 0
+        view, done = memoryview(memory.data), 0
         while done < nbytes:
             if hasattr(self._file, "readinto"):
                 n = self._file.readinto(view[done:])
