@@ -33,14 +33,14 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             data = rushlight.empty(0)
         if type(data) is Tensor or type(data) is Parameter:
             return Tensor._make_subclass(cls, data, requires_grad)
-        t = data.detach().requires_grad_(requires_grad)
+        t: Any = data.detach().requires_grad_(requires_grad)
         if type(t) is not type(data):
             raise RuntimeError(
                 f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns "
                 f"an instance of the same type, but return type {type(t).__name__} was found instead. To use the type "
                 "as a Parameter, please correct the detach() semantics defined by its __torch_dispatch__() "
                 "implementation.")
-        t._is_param = True
+        t._is_param = True  # type: ignore[union-attr]
         return t
 
     def __deepcopy__(self, memo: dict) -> Any:
@@ -50,7 +50,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         memo[id(self)] = copied
         return copied
 
-    def __repr__(self, **kwargs: Any) -> str:
+    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
         return "Parameter containing:\n" + super().__repr__(**kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
@@ -89,7 +89,7 @@ class UninitializedTensorMixin:
             "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
             "before calling `module.share_memory()`.")
 
-    def __repr__(self) -> str:
+    def __repr__(self, **kwargs: Any) -> str:
         return f"<{type(self).__name__}>"
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
@@ -98,7 +98,8 @@ class UninitializedTensorMixin:
     def __deepcopy__(self, memo: dict) -> Any:
         if id(self) in memo:
             return memo[id(self)]
-        copied = type(self)(self.requires_grad, self.data.device, self.data.dtype)
+        cls: Any = type(self)
+        copied = cls(self.requires_grad, self.data.device, self.data.dtype)
         memo[id(self)] = copied
         return copied
 
@@ -108,7 +109,7 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, UninitializedTensorMixin)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter whose shape becomes known at the first forward."""
 
     cls_to_become = Parameter
@@ -133,13 +134,13 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
         if data is None:
             data = rushlight.empty(0)
-        t = data.detach().requires_grad_(data.requires_grad)
+        t: Any = data.detach().requires_grad_(data.requires_grad)
         t.persistent = persistent
         t._is_buffer = True
         return t
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
     """A buffer whose shape becomes known at the first forward."""
 
     cls_to_become = Tensor

@@ -13,12 +13,12 @@ from ._tables import CallHookDict
 __all__: list[str] = []
 
 # Hooks common to all modules.
-global_backward_pre_hooks: OrderedDict = CallHookDict()
-global_backward_hooks: OrderedDict = CallHookDict()
-global_forward_pre_hooks: OrderedDict = CallHookDict()
-global_forward_hooks: OrderedDict = CallHookDict()
-global_forward_hooks_always_called: OrderedDict = CallHookDict()
-global_forward_hooks_with_kwargs: OrderedDict = CallHookDict()
+global_backward_pre_hooks = CallHookDict()
+global_backward_hooks = CallHookDict()
+global_forward_pre_hooks = CallHookDict()
+global_forward_hooks = CallHookDict()
+global_forward_hooks_always_called = CallHookDict()
+global_forward_hooks_with_kwargs = CallHookDict()
 # None: no global backward hook was registered yet; then which of the two kinds it was.
 global_backward_kind: list[bool | None] = [None]
 

@@ -63,7 +63,7 @@ class StateMethods:
                 keep_vars = args[2]
         if destination is None:
             destination = OrderedDict()
-            destination._metadata = OrderedDict()
+            setattr(destination, "_metadata", OrderedDict())  # noqa: B010 - an attribute that OrderedDict does not declare
         local_metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
             destination._metadata[prefix[:-1]] = local_metadata

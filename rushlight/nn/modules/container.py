@@ -483,7 +483,7 @@ class ParameterDict(Module):
         return "\n".join(f"  ({k}): " + _member_text(p, rushlight.typename(p) if isinstance(p, Tensor) else "")
                          for k, p in self.items())
 
-    def __call__(self, input: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")
 
     def __or__(self, other: Any) -> ParameterDict:

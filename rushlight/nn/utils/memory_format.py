@@ -11,10 +11,9 @@ __all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_
 
 
 def _convert(module: Any, memory_format: Any, classes: tuple[type, ...]) -> Any:
-    for layer in module.modules():
-        if isinstance(layer, classes):
-            weight: Any = layer.weight
-            weight.data = weight.detach().contiguous(memory_format=memory_format)
+    for layer in [m for m in module.modules() if isinstance(m, classes)]:
+        weight = getattr(layer, "weight")  # noqa: B009 - the classes' common base is not in their type
+        weight.data = weight.detach().contiguous(memory_format=memory_format)
     return module
 
 
