@@ -43,7 +43,7 @@ def weight_grad(gy, x, w_shape, stride, padding, dilation, groups):
 
 def input_grad(gy, w, x_shape, stride, padding, dilation, groups):
     """Scatter every product to where its input element is."""
-    r, o = w.ndim - 2, w.shape[0]
+    o = w.shape[0]
     big = np.zeros((*x_shape[:2], *(i + 2 * p + d * k + s for i, p, d, k, s in
                                     zip(x_shape[2:], padding, dilation, w.shape[2:], stride, strict=True))), gy.dtype)
     cg, og = w.shape[1], o // groups
@@ -51,7 +51,8 @@ def input_grad(gy, w, x_shape, stride, padding, dilation, groups):
         at = tuple(slice(t * d, t * d + (q - 1) * s + 1, s)
                    for t, d, q, s in zip(k, dilation, gy.shape[2:], stride, strict=True))
         for g in range(groups):
-            part = np.einsum("nq...,qc->nc...", gy[:, g * og:(g + 1) * og], w[(slice(g * og, (g + 1) * og), slice(None), *k)])
+            tap = w[(slice(g * og, (g + 1) * og), slice(None), *k)]
+            part = np.einsum("nq...,qc->nc...", gy[:, g * og:(g + 1) * og], tap)
             big[(slice(None), slice(g * cg, (g + 1) * cg), *at)] += part
     return big[(..., *(slice(p, p + i) for p, i in zip(padding, x_shape[2:], strict=True)))]
 
@@ -234,7 +235,8 @@ def test_transposed_is_the_adjoint(stride, padding, output_padding, dilation, gr
     w = rng.standard_normal((4, 6 // groups, 3, 2))
     b = rng.standard_normal(6)
     out = conv.conv_transpose(x, w, b, stride, padding, output_padding, groups, dilation)
-    assert out.shape == conv.conv_transpose_output_shape(x.shape, w.shape, stride, padding, output_padding, groups, dilation)
+    assert out.shape == conv.conv_transpose_output_shape(x.shape, w.shape, stride, padding, output_padding, groups,
+                                                         dilation)
     plain = out - b.reshape(1, -1, 1, 1)
     y = rng.standard_normal(out.shape)
     s, p, d = (v if isinstance(v, tuple) else (v, v) for v in (stride, padding, dilation))
@@ -247,12 +249,12 @@ def test_bias_gradient():
 
 
 ERRORS = [   # call, part of the message
-    (dict(w=(4, 2, 3, 3)), r"Given groups=1, weight of size \[4, 2, 3, 3\], expected input\[1, 3, 8, 8\] to have 2 channels, "
-                           r"but got 3 channels instead"),
+    (dict(w=(4, 2, 3, 3)), r"Given groups=1, weight of size \[4, 2, 3, 3\], expected input\[1, 3, 8, 8\] to have 2 "
+                           r"channels, but got 3 channels instead"),
     (dict(w=(4, 3, 9, 3)), r"Calculated padded input size per channel: \(8 x 8\). Kernel size: \(9 x 3\). "
                            r"Kernel size can't be greater than actual input size"),
-    (dict(bias=(3,)), r"Given weight of size \[4, 3, 3, 3\], expected bias to be 1-dimensional with 4 elements, but got bias "
-                      r"of size \[3\] instead"),
+    (dict(bias=(3,)), r"Given weight of size \[4, 3, 3, 3\], expected bias to be 1-dimensional with 4 elements, "
+                      r"but got bias of size \[3\] instead"),
     (dict(stride=0), "non-positive stride is not supported"),
     (dict(padding=-1), "negative padding is not supported"),
     (dict(dilation=0), "dilation should be greater than zero"),

@@ -2,8 +2,8 @@
 
 float32 and float64 run through the generated kernels of conv_kernels.py (float16 and bfloat16 by way of float32);
 integers, complex numbers and machines without llvmlite take the NumPy path, one matrix product per filter tap.
-Layouts are PyTorch's: x (N, C, *spatial), w (O, C / groups, *kernel), y (N, O, *output). A transposed convolution is the
-gradient of the input, so `conv_transpose` takes w as (C, O / groups, *kernel).
+Layouts are PyTorch's: x (N, C, *spatial), w (O, C / groups, *kernel), y (N, O, *output). A transposed convolution is
+the gradient of the input, so `conv_transpose` takes w as (C, O / groups, *kernel).
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def _check(x: Sequence[int], w: Sequence[int], bias: Sequence[int] | None, strid
         raise RuntimeError(f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got "
                            f"weight of size {w} instead")
     if w[0] % groups:
-        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got "
-                           f"weight of size {w} instead")
+        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+                           f"but got weight of size {w} instead")
     if transposed:
         if x[1] != w[0]:
-            raise RuntimeError(f"Given transposed=1, weight of size {w}, expected input{x} to have {w[0]} channels, but "
-                               f"got {x[1]} channels instead")
+            raise RuntimeError(f"Given transposed=1, weight of size {w}, expected input{x} to have {w[0]} channels, "
+                               f"but got {x[1]} channels instead")
         out_channels = w[1] * groups
     else:
         if x[1] != w[1] * groups:
@@ -115,8 +115,8 @@ def conv_transpose_output_shape(x_shape: Sequence[int], w_shape: Sequence[int], 
     out = [(i - 1) * a - 2 * b + c * (k - 1) + f + 1
            for i, a, b, c, k, f in zip(x_shape[2:], s, p, d, w_shape[2:], e, strict=True)]
     if any(o <= 0 for o in out):
-        raise RuntimeError(f"Given input size per channel: ({' x '.join(map(str, x_shape[2:]))}). "
-                           f"Calculated output size per channel: ({' x '.join(map(str, out))}). Output size is too small")
+        raise RuntimeError(f"Given input size per channel: ({' x '.join(map(str, x_shape[2:]))}). Calculated output "
+                           f"size per channel: ({' x '.join(map(str, out))}). Output size is too small")
     return (x_shape[0], w_shape[1] * groups, *out)
 
 
@@ -186,7 +186,8 @@ def _hashable(v: Ints) -> int | tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def _forward_setup(x: tuple[int, ...], w: tuple[int, ...], bias: tuple[int, ...] | None, stride: Ints, padding: Ints,
-                   dilation: Ints, groups: int, wide: np.dtype | None) -> tuple[tuple[int, ...], _Conv, _Product | None]:
+                   dilation: Ints, groups: int,
+                   wide: np.dtype | None) -> tuple[tuple[int, ...], _Conv, _Product | None]:
     """What a call's shapes and parameters determine: the output's shape, the sizes and the plan (None: use NumPy)."""
     shape = conv_output_shape(x, w, stride, padding, dilation, groups, bias)
     conv = _conv(x[2:], shape[2:], w[2:], stride, padding, dilation, groups)
@@ -196,8 +197,9 @@ def _forward_setup(x: tuple[int, ...], w: tuple[int, ...], bias: tuple[int, ...]
 
 
 @lru_cache(maxsize=2048)
-def _grad_setup(of_input: bool, gy: tuple[int, ...], x: tuple[int, ...], w: tuple[int, ...], stride: Ints, padding: Ints,
-                dilation: Ints, groups: int, wide: np.dtype | None) -> tuple[_Conv, _Product | _WeightGrad | None]:
+def _grad_setup(of_input: bool, gy: tuple[int, ...], x: tuple[int, ...], w: tuple[int, ...], stride: Ints,
+                padding: Ints, dilation: Ints, groups: int,
+                wide: np.dtype | None) -> tuple[_Conv, _Product | _WeightGrad | None]:
     """The same for the gradients of the input and of the weight."""
     conv = _conv(x[2:], gy[2:], w[2:], stride, padding, dilation, groups)
     if wide is None or not math.prod(x) or not math.prod(gy) or not math.prod(w) or not native.available():
@@ -251,10 +253,12 @@ def _round(n: int, to: int) -> int:
 
 class _Raster:
     """Layout of the packed buffer for slabs of `rows` raster rows. Per dimension: data of `size` at `pad` (negative:
-    cropped), `split` phases of which the first `used` are read, largest tap offset `reach` within a phase, last element read `last`."""
+    cropped), `split` phases of which the first `used` are read, largest tap offset `reach` within a phase, last
+    element read `last`."""
 
     def __init__(self, size: Sequence[int], pad: Sequence[int], split: Sequence[int], used: Sequence[int],
-                 reach: Sequence[int], last: Sequence[int], channels: int, item: int, budget: int, out_d: int, wanted: int, lanes: int) -> None:
+                 reach: Sequence[int], last: Sequence[int], channels: int, item: int, budget: int, out_d: int,
+                 wanted: int, lanes: int) -> None:
         def pitch(i: int) -> int:
             p = pad[i]
             return -(-max(min(p + size[i], last[i] + 1), last[i] + 1 - max(p, 0), 1) // split[i])
@@ -310,7 +314,8 @@ def _base_words(names: dict[str, int], r: _Raster, size: Sequence[int], pad: Seq
     for name, value in dict(
             groups=groups, channels=channels, x_image=groups * channels * spatial, x_group=channels * spatial,
             x_channel=spatial, xd=size[0], xh=size[1], xw=size[2], pd=pad[0], ph=pad[1], pw=pad[2], sd=r.split[0],
-            sh=r.split[1], sw=r.split[2], ud=r.used[0], uh=r.used[1], uw=r.used[2], qh=r.qh, qw=r.qw, phase=r.phase, channel=r.channel, rows=r.rows, slab=r.slab,
+            sh=r.split[1], sw=r.split[2], ud=r.used[0], uh=r.used[1], uw=r.used[2], qh=r.qh, qw=r.qw,
+            phase=r.phase, channel=r.channel, rows=r.rows, slab=r.slab,
             limit_h=limits[1] + 1, limit_w=limits[2] + 1, packed=r.packed, chunks=r.chunks, out_rows=out_rows).items():
         words[names[name]] = value
     return words
@@ -381,7 +386,8 @@ def _forward_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _Produc
     work = n * o * channels * taps * math.prod(c.out)
     reach = [(m - 1) * d // s for m, d, s in zip(c.kernel, c.dilation, c.stride, strict=True)]
     last = [(q - 1) * s + (m - 1) * d for q, s, m, d in zip(c.out, c.stride, c.kernel, c.dilation, strict=True)]
-    r = _Raster(c.inp, c.padding, c.stride, _used(c), reach, last, channels, item, _L2, c.out[0], _wanted(n * g, work), lanes)
+    r = _Raster(c.inp, c.padding, c.stride, _used(c), reach, last, channels, item, _L2, c.out[0],
+                _wanted(n * g, work), lanes)
     r.finish(c.out[1], c.out[2], lanes)
     words = _base_words(k.RUN, r, c.inp, c.padding, last, channels, g, out_rows)
     plane = math.prod(c.out)
@@ -409,7 +415,8 @@ def _input_grad_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _Pro
                 found.append((first, -(-(c.inp[i] - first) // s), (first + p - rho) // s, hits))
         dims.append(found)
     pad = [max((m - q0 for _, _, q0, hits in f for _, m in hits), default=0) for f in dims]
-    reach = [max((q0 - m + e for _, _, q0, hits in f for _, m in hits), default=0) for f, e in zip(dims, pad, strict=True)]
+    reach = [max((q0 - m + e for _, _, q0, hits in f for _, m in hits), default=0)
+             for f, e in zip(dims, pad, strict=True)]
     last = [max((q0 - m + e + count - 1 for _, count, q0, hits in f for _, m in hits), default=0)
             for f, e in zip(dims, pad, strict=True)]
     most = [max(count for _, count, _, _ in f) for f in dims]
@@ -417,8 +424,9 @@ def _input_grad_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _Pro
     r.finish(most[1], most[2], lanes)
     words = _base_words(k.RUN, r, c.out, pad, last, og, g, channels)
     plane, (_, h, w) = math.prod(c.inp), c.inp
-    for name, value in dict(y_image=g * channels * plane, y_group=channels * plane, y_row=plane, y_d=c.stride[0] * h * w,
-                            y_h=c.stride[1] * w, y_w=c.stride[2], w_group=og * channels * taps, w_row=taps).items():
+    for name, value in dict(y_image=g * channels * plane, y_group=channels * plane, y_row=plane,
+                            y_d=c.stride[0] * h * w, y_h=c.stride[1] * w, y_w=c.stride[2],
+                            w_group=og * channels * taps, w_row=taps).items():
         words[k.RUN[name]] = value
     phases = []
     for d, e, f in product(*dims):

@@ -10,8 +10,8 @@ buffer, and the register-blocked product needs no further packing. Three things 
 * the gradient of the input is the same product on the output's gradient, with one table of taps per phase of the
   stride; the gradient of the weight is the inner product of the raster of `gy` with the shifted views.
 
-The kernels read everything from a table of 64-bit words (`RUN`, `GRAD`: name -> position); `conv.py` fills it. Both entry
-points are `void f(int64* table, int64 begin, int64 end)` over independent tasks, so any pool may call them.
+The kernels read everything from a table of 64-bit words (`RUN`, `GRAD`: name -> position); `conv.py` fills it. Both
+entry points are `void f(int64* table, int64 begin, int64 end)` over independent tasks, so any pool may call them.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ def source(dtype: str, vector_bytes: int, registers: int) -> str:
     kernels = {(m, v): _tile(s, lanes, m, v) for m, full in rows for v in _parts(m, full)}
     mo, mk = grad
     dots = {(o, k): _dot(s, lanes, o, k) for o in sorted({mo, 1}) for k in sorted({mk, (mk + 1) // 2, 1})}
-    fns = [pack, *kernels.values(), *dots.values(), _run(s, lanes, rows, kernels, pack), _weight_grad(s, lanes, dots, pack)]
-    return module(fns, [s], [lanes]) + "declare i64 @llvm.cttz.i64(i64, i1)\ndeclare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n"
+    fns = [pack, *kernels.values(), *dots.values(), _run(s, lanes, rows, kernels, pack),
+           _weight_grad(s, lanes, dots, pack)]
+    return module(fns, [s], [lanes]) + ("declare i64 @llvm.cttz.i64(i64, i1)\n"
+                                        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n")
 
 
 def _parts(rows: int, vectors: int) -> tuple[int, ...]:
@@ -186,15 +188,16 @@ def _pin(f: Fn, v: str, slots: list[str]) -> None:
         return
     n = len(slots)
     kind = f"{{{', '.join([v] * n)}}}" if n > 1 else v
-    out = f.op(f'call {kind} asm sideeffect "", "{",".join([f"={letter}"] * n + [str(i) for i in range(n)])},~{{memory}}"'
-               f'({", ".join(f"{v} {f.load(v, a)}" for a in slots)})')
+    constraints = ",".join([f"={letter}"] * n + [str(i) for i in range(n)] + ["~{memory}"])
+    values = ", ".join(f"{v} {f.load(v, a)}" for a in slots)
+    out = f.op(f'call {kind} asm sideeffect "", "{constraints}"({values})')
     for i, a in enumerate(slots):
         f.store(v, f.op(f"extractvalue {kind} {out}, {i}") if n > 1 else out, a)
 
 
 def _sums(f: Fn, s: str, lanes: int, vectors: list[str]) -> list[str]:
-    """The sum of the lanes of each vector. Vectors go together in groups that fill 16 bytes: the partial sums of a group
-    are interleaved first, so that one halving serves them all."""
+    """The sum of the lanes of each vector. Vectors go together in groups that fill 16 bytes: the partial sums of a
+    group are interleaved first, so that one halving serves them all."""
     g = min(16 // _size(s), lanes)
     v = f"<{lanes} x {s}>"
     if len(vectors) % g or g == 1:
@@ -230,8 +233,9 @@ def _sums(f: Fn, s: str, lanes: int, vectors: list[str]) -> list[str]:
 def _dot(s: str, lanes: int, rows: int, taps: int) -> Fn:
     """out[r * out_row + k] += the sum over blocks b, steps i and lanes p of
     gy[b * y_block + r * y_pitch + i * y_step + p] * x[b * x_block + offsets[k] + i * x_step + p]."""
-    f = Fn(f"dot_{rows}_{taps}", [("ptr", "x"), ("i64", "x_block"), ("i64", "x_step"), ("ptr", "offsets"), ("ptr", "gy"),
-                                  ("i64", "y_block"), ("i64", "y_pitch"), ("i64", "y_step"), ("i64", "blocks"),
+    f = Fn(f"dot_{rows}_{taps}", [("ptr", "x"), ("i64", "x_block"), ("i64", "x_step"), ("ptr", "offsets"),
+                                  ("ptr", "gy"), ("i64", "y_block"), ("i64", "y_pitch"), ("i64", "y_step"),
+                                  ("i64", "blocks"),
                                   ("i64", "steps"), ("ptr", "out"), ("i64", "out_row")], internal=True)
     v = f"<{lanes} x {s}>"
     acc = [[f.var(v, "zeroinitializer") for _ in range(taps)] for _ in range(rows)]
@@ -341,8 +345,10 @@ def _run(s: str, lanes: int, rows: list[tuple[int, int]], kernels: dict[tuple[in
                                     f.call(kernels[m, n], f.gep(s, xbuf, i), lanes, w, g["w_row"], xo, wo, h["taps"], b,
                                            f.gep(s, ybuf, i), lanes, g["pitch"])
                             with f.range(0, m) as j, f.range(0, nd) as d, f.range(0, h["oh"]) as i:
-                                src = f.gep(s, ybuf, f.add(f.mul(j, g["pitch"]), f.mul(f.add(f.mul(d, g["qh"]), i), g["qw"])))
-                                dst = f.gep(s, y2, f.add(f.add(f.mul(j, g["y_row"]), f.mul(d, g["y_d"])), f.mul(i, g["y_h"])))
+                                line = f.mul(f.add(f.mul(d, g["qh"]), i), g["qw"])
+                                src = f.gep(s, ybuf, f.add(f.mul(j, g["pitch"]), line))
+                                to = f.add(f.mul(d, g["y_d"]), f.mul(i, g["y_h"]))
+                                dst = f.gep(s, y2, f.add(f.mul(j, g["y_row"]), to))
                                 with f.when(unit):
                                     copy_row(f, s, lanes, src, dst, h["ow"])
                                 with f.when(scatter), f.range(0, h["ow"]) as c:

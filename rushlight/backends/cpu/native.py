@@ -61,8 +61,8 @@ def row_tiles() -> list[tuple[int, int]]:
 
 @cache
 def build(name: str, source: Callable[..., str], *args: Any) -> Any:
-    """The library that `source(*args)` describes. The cached object code is found by `name`, the arguments and a hash of
-    the files that the text is made by, so that it never outlives them and the text is not made to look it up."""
+    """The library that `source(*args)` describes. The cached object code is found by `name`, the arguments and a hash
+    of the files that the text is made by: it never outlives them, and the text is not made to look it up."""
     from rushlight.backends.cpu import emit
     from rushlight.compiler import jit
     digest = hashlib.sha256()
@@ -91,8 +91,8 @@ def _address_in_object(a: np.ndarray) -> int:
     return _word_at(id(a) + _HEAD).value or 0
 
 
-# `__array_interface__` costs 1 us and `ctypes.data` 0.7; the pointer is the first field after the object's head in every
-# NumPy ABI so far, and read there in 0.15 us where a probe confirms it.
+# `__array_interface__` costs 1 us and `ctypes.data` 0.7; the pointer is the first field after the object's head in
+# every NumPy ABI so far, and read there in 0.15 us where a probe confirms it.
 _HEAD = object.__basicsize__
 _word_at = ctypes.c_void_p.from_address
 _probes = [np.empty(3), np.arange(8)[3:]]

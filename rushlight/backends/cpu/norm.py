@@ -67,8 +67,8 @@ def _spread(v: np.ndarray, ndim: int) -> np.ndarray:
 
 def batch_norm_train(x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None,
                      eps: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(y, mean, 1 / sqrt(var + eps), unbiased variance) with the statistics of x itself; the last three are (C,) and the
-    last one is what a running variance moves towards (nan where a channel has one element)."""
+    """(y, mean, 1 / sqrt(var + eps), unbiased variance) with the statistics of x itself; the last three are (C,) and
+    the last one is what a running variance moves towards (nan where a channel has one element)."""
     dtype = x.dtype
     x, n, c, row = _prepare(x)
     count = n * row

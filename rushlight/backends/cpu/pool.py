@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -157,8 +158,8 @@ def max_pool_backward(gy: np.ndarray, indices: np.ndarray, x_shape: Sequence[int
         gy, indices = np.ascontiguousarray(gy), np.ascontiguousarray(indices, np.int64)
         each = gy.size // planes
         table = np.array([native.address(gy), native.address(indices), native.address(gx), each, plane, 0], np.int64)
-        native.parallel_call(_library("scatter", native.KERNEL_DTYPES[gy.dtype], 0).address("scatter"), native.address(table), planes,
-                             max(1, _GRAIN // (each + plane)))
+        code = _library("scatter", native.KERNEL_DTYPES[gy.dtype], 0).address("scatter")
+        native.parallel_call(code, native.address(table), planes, max(1, _GRAIN // (each + plane)))
         if table[5]:
             _bad_indices(indices, plane, x_shape)
         return gx
@@ -212,10 +213,10 @@ def avg_pool(x: np.ndarray, kernel: Sequence[int], stride: int | Sequence[int] |
     _check_override(divisor_override)
     lead, spatial = x.shape[:-r], x.shape[-r:]
     out = pool_output_shape(spatial, kernel, s, p, ones, ceil_mode, x.shape[-r - 1] if x.ndim > r else None)
-    if r == 3 and any(k > i for k, i in zip(kernel, spatial, strict=True)):      # PyTorch asks this in 3-d only
-        names = ("T", "H", "W")
-        raise RuntimeError(f"input image ({' '.join(f'{n}: {i}' for n, i in zip(names, spatial, strict=True))}) smaller "
-                           f"than kernel size ({' '.join(f'k{n}: {k}' for n, k in zip(names, kernel, strict=True))})")
+    if r == 3 and any(k > i for k, i in zip(kernel, spatial, strict=True)):    # PyTorch asks this in 3-d only
+        given = " ".join(f"{n}: {i}" for n, i in zip("THW", spatial, strict=True))
+        window = " ".join(f"k{n}: {k}" for n, k in zip("THW", kernel, strict=True))
+        raise RuntimeError(f"input image ({given}) smaller than kernel size ({window})")
     sizes = _divisors(spatial, out, kernel, s, p, count_include_pad, divisor_override)
     if _native(x, r):
         x = np.ascontiguousarray(x)
@@ -341,7 +342,7 @@ def adaptive_max_pool(x: np.ndarray, output_size: Sequence[int | None]) -> tuple
     for at in product(*(list(enumerate(_windows(i, o))) for i, o in zip(spatial, out, strict=True))):
         src = tuple(slice(a, b) for _, (a, b) in at)
         dst = tuple(j for j, _ in at)
-        window = x[(..., *src)].reshape(*lead, -1)
+        window = x[(..., *src)].reshape(*lead, math.prod(b - a for _, (a, b) in at))
         best = window.argmax(-1)
         if floating:
             nan = np.isnan(window)
@@ -353,7 +354,7 @@ def adaptive_max_pool(x: np.ndarray, output_size: Sequence[int | None]) -> tuple
 
 
 # ---------------------------------------------------------------- kernels
-def _library(kind: str, dtype: str, stride: int):
+def _library(kind: str, dtype: str, stride: int) -> Any:
     from rushlight.backends.cpu import pool_kernels
     return pool_kernels.library(kind, dtype, min(stride, 3))
 

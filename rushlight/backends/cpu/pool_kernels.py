@@ -1,8 +1,8 @@
 """LLVM text of the 2-d pooling kernels: tasks are planes, vectors run along a row of the output.
 
-For strides 1 and 2 the inputs of a vector of outputs come from one or two masked loads (and a shuffle), otherwise from a
-gather. Masks stand for the padding, so there is no border code. A maximum carries 32-bit positions and accepts an element
-that is greater, or nan, or the first of its window.
+For strides 1 and 2 the inputs of a vector of outputs come from one or two masked loads (and a shuffle), otherwise from
+a gather. Masks stand for the padding, so there is no border code. A maximum carries 32-bit positions and accepts an
+element that is greater, or nan, or the first of its window.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def _scatter(s: str) -> Fn:
     each, plane = f.word("%t", 3), f.word("%t", 4)
     with f.range("%begin", "%end") as task:
         out = f.gep(s, gx, f.mul(task, plane))
-        f.line(f"call void @llvm.memset.p0.i64(ptr {out}, i8 0, i64 {f.mul(plane, 4 if s == 'float' else 8)}, i1 false)")
+        size = f.mul(plane, 4 if s == "float" else 8)
+        f.line(f"call void @llvm.memset.p0.i64(ptr {out}, i8 0, i64 {size}, i1 false)")
         base = f.mul(task, each)
         with f.range(base, f.add(base, each)) as i:
             k = f.load("i64", f.gep("i64", index, i))
@@ -152,7 +153,8 @@ def _avg_grad(s: str) -> Fn:
     plane, oplane = f.mul(g["h"], g["w"]), f.mul(g["oh"], g["ow"])
     with f.range("%begin", "%end") as task:
         out = f.gep(s, gx, f.mul(task, plane))
-        f.line(f"call void @llvm.memset.p0.i64(ptr {out}, i8 0, i64 {f.mul(plane, 4 if s == 'float' else 8)}, i1 false)")
+        size = f.mul(plane, 4 if s == "float" else 8)
+        f.line(f"call void @llvm.memset.p0.i64(ptr {out}, i8 0, i64 {size}, i1 false)")
         with f.range(0, g["oh"]) as i:
             top = f.sub(f.mul(i, g["sh"]), g["ph"])
             h0, h1 = f.smax(0, top), f.smin(g["h"], f.add(top, g["kh"]))
