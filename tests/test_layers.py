@@ -16,7 +16,7 @@ LAYERS = [
     ("expressions", ["rushlight.ops.expr"]),
     (
         "code generation",
-        [f"rushlight.compiler.{m}" for m in ("builder", "cache", "jit", "llvm", "vecmath")],
+        [f"rushlight.compiler.{m}" for m in ("builder", "cache", "jit", "llvm", "nest", "scalar", "vecmath")],
     ),
     ("backends", ["rushlight.backends"]),
     ("core", ["rushlight.core"]),

@@ -509,7 +509,7 @@ def edited(old, new):
 
 
 STORAGE = b"X\x03\x00\x00\x00cpu"
-NUMEL = b"K\x06tq"
+NUMEL = b"K\x06tQ"
 PLACE = b"QK\x00K\x06\x85"
 
 
@@ -524,10 +524,10 @@ PLACE = b"QK\x00K\x06\x85"
         (edited(b"K\x01\x85", b"J\xff\xff\xff\xff\x85"), "strides"),
         (edited(PLACE, b"QK\x00\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\x00\x85"), "out of bounds"),
         (edited(PLACE, b"QK\x00(K\x02K\x03t"), "length of strides"),
-        (edited(NUMEL, b"K\x60tq"), "does not match expected size"),
-        (edited(NUMEL, b"K\x05tq"), "does not match expected size"),
-        (edited(NUMEL, b"J\xff\xff\xff\xfftq"), "invalid storage reference"),
-        (edited(NUMEL, b"\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x10tq"), "does not match expected size"),
+        (edited(NUMEL, b"K\x60tQ"), "does not match expected size"),
+        (edited(NUMEL, b"K\x05tQ"), "does not match expected size"),
+        (edited(NUMEL, b"J\xff\xff\xff\xfftQ"), "invalid storage reference"),
+        (edited(NUMEL, b"\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x10tQ"), "does not match expected size"),
         (edited(b"X\x01\x00\x00\x000", b"X\x01\x00\x00\x009"), "data/9"),
         (edited(b"X\x01\x00\x00\x000", b"X\x0b\x00\x00\x00../data.pkl"), "not found"),
         (edited(STORAGE, b"X\x03\x00\x00\x00moo"), "tagged with moo"),

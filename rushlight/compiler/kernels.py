@@ -11,6 +11,7 @@ Where llvmlite is missing, `jit.available()` is False and nothing here can be ca
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,9 +21,9 @@ from rushlight.backends.cpu import threads
 from rushlight.backends.cpu.allocator import empty
 from rushlight.compiler import entry, jit, llvm, scalar
 from rushlight.compiler.llvm import Buffer, Kernel, Module, collapse
-from rushlight.ops.expr import Expr, const, postorder
+from rushlight.ops.expr import Expr, const, derivative, erf, postorder, tanh
 
-__all__ = ["MultiTensor", "Pointwise", "RowKernel", "cast", "has_native", "masked_fill", "multi_tensor", "native_dtype",
+__all__ = ["MultiTensor", "Pointwise", "RowKernel", "cast", "gelu", "gelu_backward", "has_native", "masked_fill", "multi_tensor", "native_dtype",
            "pointwise", "where"]
 
 
@@ -182,7 +183,7 @@ class _PointwiseSpec:
 
     def _key(self, layout: str) -> str:
         o = self.owner
-        return "|".join(("pointwise", str(llvm.VERSION), o._text, *o.inputs, *self.dtypes, *o.outputs, *self.out,
+        return "|".join(("pointwise", llvm.fingerprint(), o._text, *o.inputs, *self.dtypes, *o.outputs, *self.out,
                          *o.scalars, self.compute, layout))
 
     def _emit(self, m: Module, symbol: str, inner: Sequence[str], rank: int) -> Kernel:
@@ -291,7 +292,7 @@ class MultiTensor:
             k = m.pointwise("kernel", self.outputs, buffers, scalars=[(s, compute) for s in self.scalars], compute=compute)
             entry.emit_list_entry(m, k, list(self.outputs))
             return m.text()
-        key = "|".join(("multi", str(llvm.VERSION), self._text, *self.reads, *dtypes, *self.scalars))
+        key = "|".join(("multi", llvm.fingerprint(), self._text, *self.reads, *dtypes, *self.scalars))
         self._kept.append(jit.compile_ir(text, key=key))
         return entry.builtin(self._kept[-1], "kernel.list", self.name)
 
@@ -384,3 +385,27 @@ where = pointwise(Expr("where", Expr("arg", "condition"), _x(), Expr("arg", "oth
 masked_fill = pointwise(Expr("where", Expr("arg", "mask"), Expr("arg", "value"), _x()), ["x", "mask"], ["value"],
                         name="masked_fill")
 """masked_fill(x, mask, value, out=None)."""
+
+
+# --- GELU -------------------------------------------------------------------------------------------------------------
+def _gelu_erf(x: Expr) -> Expr:
+    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
+
+
+def _gelu_tanh(x: Expr) -> Expr:
+    return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+_gelu = {"none": pointwise(_gelu_erf(_x()), ["x"], name="gelu"), "tanh": pointwise(_gelu_tanh(_x()), ["x"], name="gelu_tanh")}
+_gelu_backward = {k: pointwise(derivative(f(_x()), "x", Expr("arg", "grad")), ["grad", "x"], name=f"gelu_{k}_backward")
+                  for k, f in (("none", _gelu_erf), ("tanh", _gelu_tanh))}
+
+
+def gelu(x: np.ndarray, approximate: str = "none", out: np.ndarray | None = None) -> np.ndarray:
+    """x times the normal distribution function of x, or with "tanh" Hendrycks and Gimpel's approximation of it."""
+    return _gelu[approximate](x, out=out)
+
+
+def gelu_backward(grad: np.ndarray, x: np.ndarray, approximate: str = "none", out: np.ndarray | None = None) -> np.ndarray:
+    """The gradient of gelu's input."""
+    return _gelu_backward[approximate](grad, x, out=out)

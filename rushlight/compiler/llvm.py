@@ -41,19 +41,31 @@ hand nan on. The order of all operations depends on sizes only.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 from rushlight.compiler import scalar
 from rushlight.compiler.builder import Writer
 from rushlight.ops.expr import Expr, const, inputs_of
 
-__all__ = ["BLOCK", "Buffer", "Compute", "Flag", "Kernel", "Module", "Pass", "Put", "Reduce", "Take", "collapse"]
+__all__ = ["BLOCK", "Buffer", "Compute", "Flag", "Kernel", "Module", "Pass", "Put", "Reduce", "Take", "collapse", "fingerprint"]
 
 BLOCK = 16
-VERSION = 2                         # part of the keys that callers give to jit.compile_ir: raise it with the emitted code
+
+
+@cache
+def fingerprint() -> str:
+    """A name for this version of the emitter: part of the keys of code whose text is not at hand (jit.compile_ir)."""
+    digest = hashlib.sha256()
+    for name in ("builder", "entry", "llvm", "nest", "scalar", "vecmath"):
+        with open(os.path.join(os.path.dirname(__file__), name + ".py"), "rb") as f:
+            digest.update(f.read())
+    return digest.hexdigest()[:16]
 
 
 class Buffer(NamedTuple):

@@ -451,7 +451,8 @@ def _float_modulo(w: Writer, op: str, F: Lanes, x: str, y: str) -> str:
     mod = F.select(other, F.add(r, y), F.select(F.cmp("oeq", r, zero), F.copysign(zero, y), r))
     if op == "remainder":
         return mod
-    q = F.div(F.sub(x, F.select(other, F.add(r, y), r)), y)
+    q = F.div(F.sub(x, r), y)
+    q = F.select(other, F.sub(q, F.const(1.0)), q)
     down = F.unary("floor", q)
     down = F.select(F.cmp("ogt", F.sub(q, down), F.const(0.5)), F.add(down, F.const(1.0)), down)
     exact = F.select(F.cmp("oeq", q, zero), F.copysign(zero, F.div(x, y)), down)

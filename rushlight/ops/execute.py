@@ -428,9 +428,9 @@ def _anonymous(e: E.Expr) -> Callable:
     """A pointwise operator that has no name: a function of `grad` and whatever else the expression reads."""
     f = _made.get(e)
     if f is None:
-        names = E.inputs_of(e)
-        names = ["grad", *[n for n in names if n != "grad"]]
-        env: dict[str, Any] = {"BODY": lambda: e}
+        names = ["grad1", *[n for n in E.inputs_of(e) if n != "grad"]]
+        body = E.substitute(e, {"grad": E.arg("grad1")})
+        env: dict[str, Any] = {"BODY": lambda: body}
         exec(f"def g({', '.join(names)}): return BODY()", env)
         env["g"].__annotations__ = dict.fromkeys(names, "Tensor")
         f = _made[e] = Operator("pointwise", env["g"], name="chain", public=False).function

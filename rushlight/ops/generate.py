@@ -551,46 +551,48 @@ def _formulas(op: Operator) -> dict[str, Gradient]:
 
 
 def _scalar_gradient(op: Operator, p: Param, formula: Gradient | None) -> Gradient | None:
+    """The gradient of a pointwise operator by one operand, as a pointwise operator of the arriving gradient and what it reads. Its
+    parameters for the gradient and the result have names of their own (`grad1`, `result1`), so that it has gradients in turn."""
     plain = [q for q in op.params if q.kind == "plain"]
-
     optional = [q for q in op.params if q.default is None and q.kind != "plain"]
+    taken = {q.name for q in op.params}
+    own = {n: next(m for m in (f"{n}{k}" for k in range(1, 99)) if m not in taken) for n in ("grad", "result")}
 
     def body_for(static: tuple, absent: tuple[str, ...] = ()) -> E.Expr:
         if formula is None:
-            return E.derivative(trace(op, static, absent), p.name, E.arg("grad"))
+            return E.derivative(trace(op, static, absent), p.name, E.arg(own["grad"]))
         it = iter(static)
         args: dict[str, Any] = {q.name: next(it) for q in plain}
         args.update({q.name: None if q.name in absent else E.arg(q.name) for q in op.params if q.kind != "plain"})
-        args.update(grad=E.arg("grad"), result=E.arg("result"))
+        args.update(grad=E.arg(own["grad"]), result=E.arg(own["result"]))
         return E.const(formula.fn(**{n: args[n] for n in formula.reads}))
 
     if plain or optional:  # which operands are read may depend on them: save what any formula names
-        reads = [q.name for q in op.params] + (["result"] if formula is not None and "result" in formula.reads else [])
-        if formula is not None:
-            reads = [n for n in formula.reads if n != "grad"]
+        reads = [q.name for q in op.params] if formula is None else [n for n in formula.reads if n != "grad"]
     else:
         e = body_for(())
         if e.op == "const" and e.args[0] == 0:
             return None
-        if e.op == "arg" and e.args[0] == "grad":
+        if e.op == "arg" and e.args[0] == own["grad"]:
             return Gradient(lambda grad: grad, ("grad",))
-        reads = [n for n in E.inputs_of(e) if n != "grad"]
+        reads = ["result" if n == own["result"] else n for n in E.inputs_of(e) if n != own["grad"]]
     reads = ["grad", *reads]
     kinds = {q.name: q for q in op.params}
     notes = ["Tensor | Number" if (q := kinds.get(n)) is not None and q.kind in ("operand",) else
              "Mask" if q is not None and q.kind == "mask" else
              "Number" if q is not None and q.kind == "number" else "Any" if q is not None and q.kind == "plain" else "Tensor" for n in reads]
-    params = [n + ("=None" if n in {q.name for q in optional} else "") for n in reads]
+    names = [own.get(n, n) if n not in taken else n for n in reads]
+    params = [n + ("=None" if n in {q.name for q in optional} else "") for n in names]
     first = next((i for i, t in enumerate(params) if "=None" in t), len(params))
     params = [t + "=None" if i > first and "=None" not in t else t for i, t in enumerate(params)]
-    source = f"def g({', '.join(params)}): return BODY(({''.join(n + ', ' for n in reads if n in {q.name for q in plain})}), locals())"
+    source = f"def g({', '.join(params)}): return BODY(({''.join(n + ', ' for n in names if n in {q.name for q in plain})}), locals())"
 
     def body(static: tuple, given: dict[str, Any]) -> E.Expr:
         return body_for(_complete(plain, reads, static), tuple(q.name for q in optional if given.get(q.name) is None))
 
     env: dict[str, Any] = {"BODY": body}
     exec(source, env)
-    env["g"].__annotations__ = dict(zip(reads, notes, strict=True))
+    env["g"].__annotations__ = dict(zip(names, notes, strict=True))
     g = Operator("pointwise", env["g"], name=f"{op.name}_grad_{p.name}", public=False, method=False, result="same", domain=op.domain)
     g.gradient_of = (op, p.name)  # type: ignore[attr-defined]
     state: list[Callable] = []

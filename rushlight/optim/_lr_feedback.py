@@ -181,7 +181,8 @@ class CyclicLR(_MomentumCycle):
 
     def _init_scale_fn(self) -> None:
         if self._scale_fn_custom is None:
-            shape = {"triangular": _flat, "triangular2": _halving, "exp_range": partial(pow, self.gamma)}
+            shape: dict[str, Callable[[float], float]] = {
+                "triangular": _flat, "triangular2": _halving, "exp_range": partial(pow, self.gamma)}
             self._scale_fn_ref = shape[self.mode]
             self.scale_mode = "iterations" if self.mode == "exp_range" else "cycle"
 

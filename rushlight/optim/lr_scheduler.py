@@ -122,7 +122,7 @@ class LRScheduler:
         step = self.optimizer.step
         if hasattr(step, "_wrapped_by_lr_sched"):
             return
-        owner, func = ref(self.optimizer), step.__func__
+        owner, func = ref(self.optimizer), step.__func__  # type: ignore[attr-defined]
 
         @wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -242,7 +242,7 @@ _PYTHON = {"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}
 def _host_function(scalars: tuple[str, ...], roots: list[E.Expr]) -> Callable[..., tuple]:
     """def host(lr, ...): the numbers `roots`, in plain Python, so that 0-dim tensors pass through too."""
     text: dict[int, str] = {}
-    lines = []
+    lines: list[str] = []
     for n in E.postorder(*roots):
         if n.op == "arg":
             text[id(n)] = n.args[0]

@@ -20,6 +20,7 @@ __all__ = ["StorageTable", "dumps"]
 
 # Objects of these types are frequent and never ours.
 _PLAIN = frozenset({str, int, float, bool, type(None), tuple, list, dict, bytes})
+_WRITTEN_HERE = _PLAIN | {Tensor}
 
 
 class StorageTable:
@@ -94,6 +95,23 @@ def _reduce_tensor(tensor: Tensor) -> Any:
     return _rebuild._rebuild_from_type_v2, (function, cls, args, state)
 
 
+def _int(n: int) -> bytes:
+    if 0 <= n < 1 << 8:
+        return pickle.BININT1 + n.to_bytes(1, "little")
+    if 0 <= n < 1 << 16:
+        return pickle.BININT2 + n.to_bytes(2, "little")
+    if n < 1 << 31:
+        return pickle.BININT + n.to_bytes(4, "little", signed=True)
+    data = pickle.encode_long(n)
+    return pickle.LONG1 + len(data).to_bytes(1, "little") + data
+
+
+def _ints(values: tuple[int, ...]) -> bytes:
+    end = {0: pickle.EMPTY_TUPLE, 1: pickle.TUPLE1, 2: pickle.TUPLE2, 3: pickle.TUPLE3}.get(len(values))
+    items = b"".join(map(_int, values))
+    return items + end if end is not None else pickle.MARK + items + pickle.TUPLE
+
+
 _Base: Any = pickle._Pickler  # type: ignore[attr-defined]
 
 
@@ -108,7 +126,26 @@ class _Pickler(_Base):
         return self._table.persistent_id(obj) if isinstance(obj, StorageBase) else None
 
     def reducer_override(self, obj: Any) -> Any:
-        return NotImplemented if obj.__class__ in _PLAIN else _reduce(obj)
+        return NotImplemented if obj.__class__ in _WRITTEN_HERE else _reduce(obj)
+
+    def save_tensor(self, tensor: Tensor) -> None:
+        """Writes a plain tensor as `_reduce` would, in fewer steps: most of a checkpoint is these."""
+        reduced = _reduce_tensor(tensor)
+        function, args = reduced
+        if function is not _rebuild._rebuild_tensor_v2:
+            self.save_reduce(*reduced, obj=tensor)
+            return
+        storage, offset, size, stride, requires_grad, hooks = args
+        name, kind, key, tag, numel, *rest = self._table.persistent_id(storage)
+        self.save(function)
+        self.write(pickle.MARK + pickle.MARK)
+        for part in (name, kind, key, tag):
+            self.save(part)
+        self.write(b"".join((_int(numel), pickle.NONE * len(rest), pickle.TUPLE, pickle.BINPERSID, _int(offset),
+                             _ints(size), _ints(stride), pickle.NEWTRUE if requires_grad else pickle.NEWFALSE)))
+        self.save(type(hooks))
+        self.write(pickle.EMPTY_TUPLE + pickle.REDUCE + pickle.TUPLE + pickle.REDUCE)
+        self.memoize(tensor)
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         where = to_file(obj, name)
@@ -123,7 +160,7 @@ class _Pickler(_Base):
             self.write(pickle.GLOBAL + where[0].encode() + b"\n" + where[1].encode() + b"\n")
             self.memoize(obj)
 
-    dispatch = {**_Base.dispatch, FunctionType: save_global}
+    dispatch = {**_Base.dispatch, FunctionType: save_global, Tensor: save_tensor}
 
 
 def _by_other_module(obj: Any, module: Any, protocol: int, table: StorageTable) -> bytes:

@@ -10,6 +10,8 @@ __all__ = ["WorkerInfo", "get_worker_info"]
 class WorkerInfo:
     """`id`, `num_workers`, `seed` and `dataset` of a worker; read-only."""
 
+    _names: tuple[str, ...]
+
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
         self.__dict__["_names"] = tuple(fields)
