@@ -12,7 +12,7 @@ import pytest
 
 import rushlight as torch
 from rushlight.ops import expr as E
-from rushlight.optim.update import PIECE, apply_update, lerp, update
+from rushlight.optim.update import PIECE, Variant, apply_update, lerp, update
 
 sys.path.insert(0, str(Path(__file__).parent / "golden"))
 import optim_cases as cases  # noqa: E402
@@ -30,10 +30,24 @@ def close(got, wanted, dtype):
                                rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
+@pytest.fixture(params=["native", "numpy"])
+def kernels(request, monkeypatch):
+    """Updates by the native kernels, or as where llvmlite is missing."""
+    if request.param == "numpy":
+        def compile(self):
+            self.native = None      # ask again at the next step
+            return lambda columns, numbers: False
+        for cls in vars(torch.optim).values():
+            for v in getattr(getattr(cls, "rule", None), "_variants", {}).values():
+                monkeypatch.setattr(v, "native", None)
+        monkeypatch.setattr(Variant, "compile", compile)
+    return request.param
+
+
 # --- numbers ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name, options", cases.OPTIMIZERS, ids=lambda v: str(v))
-def test_numbers_and_state_are_pytorchs(name, options, dtype):
+def test_numbers_and_state_are_pytorchs(name, options, dtype, kernels):
     wanted = GOLDEN["optimizers"][cases.key(name, options, dtype)]
     optimizer, params = cases.optimize(torch, name, options, dtype)
     for p, w in zip(params, wanted["params"], strict=True):
@@ -145,7 +159,7 @@ def test_variants_are_traced_once_and_drop_what_they_do_not_read():
     assert rule.variant(True).name == "rule_plain"
 
 
-def test_outputs_may_exchange_places():
+def test_outputs_may_exchange_places(kernels):
     """Every result is a function of the values before the step, whatever is overwritten first."""
     @update
     def swap(param, other, *, lr):
@@ -156,7 +170,7 @@ def test_outputs_may_exchange_places():
     assert b.tolist() == [0, 1, 2, 3]
 
 
-def test_old_values_stay_readable_until_their_last_reader():
+def test_old_values_stay_readable_until_their_last_reader(kernels):
     @update
     def rule(param, other, *, lr):
         return {"param": param * lr, "other": other + param + E.where(other > param, param, E.sqrt(abs(other)))}
@@ -179,7 +193,7 @@ LAYOUTS = ["contiguous", "transposed", "strided"]
 @pytest.mark.parametrize("grad_layout", LAYOUTS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (3, 5), (200, PIECE // 100 + 7)])
-def test_every_layout_and_size_is_updated_alike(shape, layout, grad_layout):
+def test_every_layout_and_size_is_updated_alike(shape, layout, grad_layout, kernels):
     rng = np.random.default_rng(0)
     x, g = rng.normal(size=shape).astype(np.float32), rng.normal(size=shape).astype(np.float32)
     p = torch.nn.Parameter(_view(x, layout))
@@ -210,7 +224,7 @@ def test_zero_dimensional_parameter():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_narrow_types_are_computed_wide_and_rounded_once(dtype):
+def test_narrow_types_are_computed_wide_and_rounded_once(dtype, kernels):
     dt = getattr(torch, dtype)
     start = torch.tensor([1.0, -2.0, 3.0]).to(dt)
     p = torch.nn.Parameter(start)
@@ -225,7 +239,7 @@ def test_narrow_types_are_computed_wide_and_rounded_once(dtype):
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop", "Adadelta", "Rprop", "Adagrad"])
-def test_complex_parameters_are_pairs_of_real_ones(name):
+def test_complex_parameters_are_pairs_of_real_ones(name, kernels):
     options = {"lr": 0.1, **({"momentum": 0.5} if name == "SGD" else {})}
     z = np.array([[1 + 2j, -0.5 + 1j], [0.25 - 3j, 2 + 0j]])
     grads = [np.conj(z) * 0.3 + 0.1, z * 0.2 - 0.1j]
