@@ -208,16 +208,6 @@ def save(x: Any) -> Any:
     return s
 
 
-def save_overwritten(x: Any) -> Any:
-    """The operand of an in-place operation that a formula wants: its value is lost, which backward must say."""
-    if not isinstance(x, Tensor):
-        return x
-    s = save(x)
-    if s.__class__ is Saved:
-        s.at -= 1
-    return s
-
-
 def save_result(t: Tensor, index: int = 0) -> Any:
     """A result of the node that is being recorded."""
     if saved_hooks:

@@ -716,6 +716,7 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
     check_overlap(a, name)
     if op.kind == "view":
         return _inplace_view(op, t, values)
+    before_write = _keep_operand(op, t) if recording else t
     if op.kind == "writes":
         arrays, cpu = arrays_of(op, values)
         if op.check is not None:
@@ -750,8 +751,20 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
     if recording:
         from .generate import has_gradient
         if has_gradient(op):
-            op.derived("record_inplace")(t, *values)
+            op.derived("record_inplace")(t, before_write, *values[1:])
     return t
+
+
+def _keep_operand(op: Operator, t: Tensor) -> Tensor:
+    """The first operand of an in-place operation, for its record: a copy where the gradient reads what is about to be lost."""
+    first = op.params[0].name
+    formulas = [op.joint] if op.joint is not None else op.derived("formulas").values()
+    if not any(first in g.reads for g in formulas):
+        return t
+    old = wrap(t._a.copy())
+    if t._rg and (n := edge(t)) is not None:
+        old._node, old._rg = n, True
+    return old
 
 
 def _inplace_view(op: Operator, t: Tensor, values: tuple) -> Tensor:

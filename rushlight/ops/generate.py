@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd.modes import modes
-from ..autograd.node import (Node, attach_many, edge, freed, next_seq, save, save_overwritten, save_result, TensorMeta, unpack)
+from ..autograd.node import (Node, attach_many, edge, freed, next_seq, save, save_result, TensorMeta, unpack)
 from ..core.errors import place
 from ..core.tensor import MAYBE, Tensor, bump, wrap
 from . import expr as E
@@ -43,7 +43,7 @@ quiets: list[Callable] = []     # contexts for the calls that must not find thei
 G: dict[str, Any] = {
     "ND": np.ndarray, "F32": np.dtype("float32"), "F64": np.dtype("float64"), "I64": np.dtype("int64"), "quiet": quiet, "QUIETS": quiets, "fresh_quiet": _fresh_quiet, "asarray": np.asarray,
     "Tensor": Tensor, "new": object.__new__, "modes": modes, "edge": edge, "save": save, "save_result": save_result,
-    "save_overwritten": save_overwritten, "unpack": unpack, "freed": freed, "seq": next_seq, "place": place, "wrap": wrap, "bump": bump,
+    "unpack": unpack, "freed": freed, "seq": next_seq, "place": place, "wrap": wrap, "bump": bump,
     "attach_many": attach_many, "TensorMeta": TensorMeta, "BIG": BIG, "MAYBE": MAYBE, "__name__": "rushlight.ops.generated",
     "FAST_ERRORS": (AttributeError, TypeError, ValueError, RuntimeError, OverflowError, ArithmeticError, RuntimeWarning),
 }
@@ -673,8 +673,6 @@ def _record(op: Operator, inplace: bool) -> Callable:
     lines.append(f"    if {' and '.join(tests) or 'True'}: return")
     if not multi:
         lines.append("    if t._a.dtype.kind in 'biu': return")
-    if inplace:
-        lines.append("    first = " + pnames[0])
     lines.append("    n = new(NODE); n.seq = seq()")
     nxt = ", ".join(edges)
     lines.append(f"    n.next = ({nxt}{',' if nxt else ''})")
@@ -702,8 +700,7 @@ def _record(op: Operator, inplace: bool) -> Callable:
                 f"TensorMeta({base}) if isinstance({base}, Tensor) else None"
             every = True
         elif nm in tnames or any(p.name == nm and p.kind in ("mask",) for p in op.params):
-            s = "save_overwritten" if inplace and nm == pnames[0] else "save"
-            v = f"{s}({nm})"
+            v = f"save({nm})"
             anysave = True
         elif nm in pnames and next(p for p in op.params if p.name == nm).annotation in ("Index", "Any"):
             v = f"save({nm})"
