@@ -45,7 +45,7 @@ def _basic(input: Tensor, items: tuple):
 
 @_basic.fast
 def _(a, items):
-    return a[items] if items else a[...]
+    return a[(*items, ...)]     # the ellipsis: a view even where every dimension has an int
 
 
 def _basic_gradient(grad, input_meta, items):
