@@ -196,6 +196,19 @@ if __name__ == "__main__":
     assert python(script) == "['rushlight.nn']"
 
 
+def test_plain_pickles_of_pytorch_are_read():
+    file = ROOT / "tests" / "golden" / "checkpoints" / "plain.pickle"
+    out = python(f"""
+from rushlight import alias
+alias.install()
+import pickle, torch
+with open({str(file)!r}, "rb") as f:
+    t = pickle.load(f)["t"]
+print(type(t) is torch.Tensor, t.tolist(), t.stride())
+""")
+    assert out == "True [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] (3, 1)"
+
+
 def test_the_hidden_sitecustomize_still_runs(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.customized = __name__\n")
     out = python("""

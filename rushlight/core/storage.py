@@ -292,6 +292,15 @@ def _rebuild_typed(untyped: UntypedStorage, d: dtype) -> TypedStorage:
     return TypedStorage(wrap_storage=untyped, dtype=d, _internal=True)
 
 
+def _load_from_bytes(data: bytes) -> Any:
+    """A storage in a plain pickle of PyTorch's (`pickle.dumps(tensor)`): a checkpoint within it. It may run any
+    code, as plain pickles may."""
+    import io
+
+    from ..serialization import load
+    return load(io.BytesIO(data), weights_only=False)
+
+
 def class_dtype(kind: Any) -> dtype:
     """The dtype of a storage class, given by itself or by its name."""
     if isinstance(kind, dtype):

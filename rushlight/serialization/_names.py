@@ -162,6 +162,7 @@ def of_file(module: str, name: str) -> Any:
         found = _fixed()[_OLD_NAMES[module, name]]
     if found is None:
         inner = module[6:]  # after "torch."
+        inner = {"storage": "core.storage", "_tensor": "core.tensor"}.get(inner, inner)
         found = _attribute(inner, name)
         if found is None:
             for face in _FACES:

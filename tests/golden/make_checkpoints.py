@@ -1,10 +1,9 @@
-"""Writes the checkpoints in tests/golden/checkpoints with the real PyTorch 2.13: python
-tests/golden/make_checkpoints.py
+"""Writes the files in tests/golden/checkpoints with the real PyTorch 2.13: python tests/golden/make_checkpoints.py
 
-What each holds is said by `contents` (values by formula, so that the tests can compute them) and in
-`tests/test_serialization.py`.
+Values follow formulas, so that tests/test_serialization.py can compute what each file must hold.
 """
 import json
+import pickle
 import re
 from collections import OrderedDict
 from pathlib import Path
@@ -98,6 +97,9 @@ def main():
     generator = torch.Generator()
     generator.manual_seed(7)
     torch.save(generator, FOLDER / "generator.pt")
+    (FOLDER / "plain.pickle").write_bytes(
+        pickle.dumps({"t": torch.arange(6.0).reshape(2, 3)}, 2)
+    )  # pickle, not torch.save
     # As a GPU would write it; there is none here, so the location is put in by hand.
     torch.save({"w": torch.arange(3.0)}, FOLDER / "cuda.pt", _use_new_zipfile_serialization=False)
     data = (FOLDER / "cuda.pt").read_bytes()
