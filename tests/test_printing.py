@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from golden.printing_cases import cases
 
+import rushlight
 from rushlight.backends.meta import MetaArray
 from rushlight.core import dtype as dtypes
 from rushlight.core import printing
@@ -43,6 +44,25 @@ def test_as_pytorch_prints(case):
         parameter=case.parameter,
     )
     assert text == TEXTS[case.name]
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
+def test_tensors_print_as_pytorch_prints(case):
+    dtype = getattr(rushlight, case.dtype)
+    t = rushlight.from_numpy(case.array.copy()).to(dtype)
+    printing.set_printoptions(**case.options)
+    dtypes.set_default_dtype(dtypes.by_name(case.default_dtype))
+    if case.device == "meta":
+        t = rushlight.empty(t.shape, dtype=dtype, device="meta")
+    if case.parameter:
+        t = type(case.subclass, (rushlight.nn.Parameter,), {})(t)
+    elif case.subclass:
+        t = t.as_subclass(type(case.subclass, (rushlight.Tensor,), {}))
+    elif case.grad:
+        t.requires_grad_()
+    if case.grad == "node":
+        t = t + 0
+    assert rushlight.Tensor.__repr__(t) == TEXTS[case.name]
 
 
 def test_strides_do_not_matter():
