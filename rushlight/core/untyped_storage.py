@@ -478,8 +478,14 @@ class UntypedStorage(StorageBase):
 
         from .tensor import Tensor
         old, start = self._root, self._address()
-        views = [t for t in gc.get_objects() if isinstance(t, Tensor) and isinstance(t._a, np.ndarray) and
-                 (_alive.get(id(root_of(t._a))) is self)]
+        # By type: isinstance would ask every object of the process for its __class__, which some compute.
+        views = [
+            t
+            for t in gc.get_objects()
+            if issubclass(type(t), Tensor)
+            and isinstance(getattr(t, "_a", None), np.ndarray)
+            and _alive.get(id(root_of(t._a))) is self
+        ]
         for key in [k for k, s in _alive.items() if s is self]:
             del _alive[key]
         self._set(memory, root_of(memory))
