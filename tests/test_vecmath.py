@@ -1,4 +1,5 @@
-"""compiler/vecmath.py: errors in ulp against the next wider format, special values against C's Annex F through NumPy."""
+"""compiler/vecmath.py: errors in ulp against the next wider format, special values against C's Annex F through
+NumPy."""
 
 import math
 
@@ -11,7 +12,8 @@ from rushlight.compiler.llvm import Buffer, Module
 from rushlight.ops import expr as E
 
 DTYPES = ["float32", "float64"]
-NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
+         "atanh": "arctanh",
          "atan2": "arctan2", "pow": "power"}
 WIDE = np.finfo(np.longdouble).eps < 2.0**-60
 _functions = {}
@@ -51,7 +53,8 @@ def arguments(op, dtype):
     big = 88.8 if single else 709.9
     spread = np.exp(rng.uniform(-85, 85, 20000) * (1 if single else 8)) * rng.choice([-1, 1], 20000)
     near = rng.uniform(-1, 1, 20000)
-    span = {"exp": (-104, big), "exp2": (-150, 128) if single else (-1075, 1024), "expm1": (-40, big), "sinh": (-big, big),
+    span = {"exp": (-104, big), "exp2": (-150, 128) if single else (-1075, 1024), "expm1": (-40, big),
+            "sinh": (-big, big),
             "cosh": (-big, big), "tanh": (-23, 23), "erf": (-6, 6), "erfc": (-6, 10) if single else (-6, 27),
             "sin": (-29000, 29000), "cos": (-29000, 29000), "tan": (-29000, 29000)}.get(op, (-20, 20))
     x = np.concatenate([rng.uniform(*span, 40000), spread, near, near * 1e-3]).astype(dtype)
@@ -94,7 +97,8 @@ def test_error_of_functions_of_two_arguments(op, dtype):
     if op == "pow":
         x = np.concatenate([np.exp(rng.uniform(-3, 3, 40000)), np.exp(rng.uniform(-80, 80, 20000)),
                             1 + rng.uniform(-1e-3, 1e-3, 20000)])
-        y = np.concatenate([rng.uniform(-200, 200, 40000), rng.uniform(-1.2, 1.2, 20000), rng.uniform(-6e5, 6e5, 20000)])
+        y = np.concatenate([rng.uniform(-200, 200, 40000), rng.uniform(-1.2, 1.2, 20000),
+                            rng.uniform(-6e5, 6e5, 20000)])
     else:
         x, y = rng.standard_normal((2, 60000)) * np.exp(rng.uniform(-10, 10, (2, 60000)))
     x, y = x.astype(dtype), y.astype(dtype)
@@ -113,8 +117,10 @@ def test_logaddexp(op, dtype):
     assert np.max(np.abs(native(op, dtype)(x, y) - ref) / scale) <= 2 * np.finfo(dtype).eps
 
 
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 2.5, 1e-40, -1e-40, 1e30, -1e30, 1e300, -1e300, 1e-310,
-           5e-324, 1e17, 2.0**53 + 2, math.inf, -math.inf, math.nan, 88.72284, 88.7229, -103.97208, -103.98, 709.782712893384,
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 2.5, 1e-40, -1e-40, 1e30, -1e30, 1e300, -1e300,
+           1e-310,
+           5e-324, 1e17, 2.0**53 + 2, math.inf, -math.inf, math.nan, 88.72284, 88.7229, -103.97208, -103.98,
+           709.782712893384,
            709.79, 710.4758600739439, -745.13, -745.14, 128.0, -149.0, -150.0, 1024.0, -1074.0, -1076.0]
 
 
@@ -191,4 +197,5 @@ def test_narrower_vectors_give_the_same_bits(op, vector_bytes):
     x = np.concatenate([np.random.default_rng(0).standard_normal(101) * 3, SPECIAL]).astype("float32")
     y = np.empty_like(x)
     f(k.pack([a.ctypes.data for a in (x, y)], [x.size], [[1], [1]]), 0, x.size)
-    np.testing.assert_array_equal(y.view(np.uint32)[~np.isnan(y)], native(op, "float32")(x).view(np.uint32)[~np.isnan(y)])
+    np.testing.assert_array_equal(y.view(np.uint32)[~np.isnan(y)],
+                                  native(op, "float32")(x).view(np.uint32)[~np.isnan(y)])

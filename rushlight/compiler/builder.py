@@ -1,11 +1,11 @@
 """A writer of LLVM IR text.
 
 A `Writer` collects the lines of one function; values are the text that stands for them ("%7", "splat (float 0x...)").
-A `Lanes` writes instructions on one element type at one width: `Lanes(w, "float", 16)` works on `<16 x float>`, and with
-one lane on plain `float`, so the same code serves vectors and scalars.
+A `Lanes` writes instructions on one element type at one width: `Lanes(w, "float", 16)` works on `<16 x float>`, and
+with one lane on plain `float`, so the same code serves vectors and scalars.
 
-`%`-numbers are given out in order; blocks are labelled by name. Instructions with equal text inside one straight stretch
-of code are written once (`Writer.fresh` ends the stretch).
+`%`-numbers are given out in order; blocks are labelled by name. Instructions with equal text inside one straight
+stretch of code are written once (`Writer.fresh` ends the stretch).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Sequence
 __all__ = ["Lanes", "Writer", "literal", "vector_type"]
 
 _INT_OF = {"float": ("i32", 32), "double": ("i64", 64), "half": ("i16", 16)}
-_SHORT = {"float": "f32", "double": "f64", "half": "f16", "i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64"}
+_SHORT = {"float": "f32", "double": "f64", "half": "f16", "i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32",
+          "i64": "i64"}
 
 
 def vector_type(elem: str, lanes: int) -> str:

@@ -1,14 +1,15 @@
 """Kernels as Python built-in functions.
 
-A ctypes call costs about half a microsecond and reading an array's address another; a small operator cannot afford that. So an
-`Entry` is machine code with the signature of a built-in (METH_FASTCALL) that takes the ndarrays themselves: it checks type,
-dtype, layout and shapes, fills the words of the kernel's ABI (llvm.py) on its stack and calls the kernel, or the thread pool
-when the work is large. It returns True when it has done the work and False when the arrays are not what it is made for
-(other dtype, not contiguous, shapes that differ): the caller then takes the general path. It never raises for arrays.
+A ctypes call costs about half a microsecond and reading an array's address another; a small operator cannot afford
+that. So an `Entry` is machine code with the signature of a built-in (METH_FASTCALL) that takes the ndarrays
+themselves: it checks type, dtype, layout and shapes, fills the words of the kernel's ABI (llvm.py) on its stack and
+calls the kernel, or the thread pool when the work is large. It returns True when it has done the work and False when
+the arrays are not what it is made for (other dtype, not contiguous, shapes that differ): the caller then takes the
+general path. It never raises for arrays.
 
-This rests on two binary interfaces: CPython's object header and `PyCFunction_NewEx`, and the fields of ndarray that NumPy's
-own headers inline into every extension. `usable()` checks both against a live array; where they do not hold (another
-interpreter, a build without the interpreter lock), everything goes the general way.
+This rests on two binary interfaces: CPython's object header and `PyCFunction_NewEx`, and the fields of ndarray that
+NumPy's own headers inline into every extension. `usable()` checks both against a live array; where they do not hold
+(another interpreter, a build without the interpreter lock), everything goes the general way.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _kept: list[Any] = []              # what imported symbols point to
 
 
 class _MethodDef(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
+                ("doc", ctypes.c_char_p)]
 
 
 def usable() -> bool:
@@ -75,7 +77,8 @@ def grain_of(cost: int) -> int:
 def _symbols() -> None:
     """Bind what entries call."""
     api = ctypes.pythonapi
-    for name in ("PyType_IsSubtype", "PyFloat_AsDouble", "PyLong_AsLongLong", "PyErr_Occurred", "Py_IncRef", "PyEval_SaveThread",
+    for name in ("PyType_IsSubtype", "PyFloat_AsDouble", "PyLong_AsLongLong", "PyErr_Occurred", "Py_IncRef",
+                 "PyEval_SaveThread",
                  "PyEval_RestoreThread", "PyMem_RawMalloc", "PyMem_RawFree"):
         jit.import_symbol(name, ctypes.cast(getattr(api, name), ctypes.c_void_p).value or 0)
     try:
@@ -336,15 +339,18 @@ def emit_entry(m: Module, kernel: Kernel, written: Sequence[str], roles: Sequenc
     if kernel.scalars:
         say("failed:\n  ret ptr null")
     symbol = f"{kernel.symbol}.entry"
-    m.functions[symbol] = (f"define ptr @{symbol}(ptr %self, ptr %args, i64 %nargs) {{\nentry:\n" + "\n".join(out) + "\n}")
+    body = "\n".join(out)
+    m.functions[symbol] = f"define ptr @{symbol}(ptr %self, ptr %args, i64 %nargs) {{\nentry:\n{body}\n}}"
     return symbol
 
 
 def emit_list_entry(m: Module, kernel: Kernel, written: Sequence[str]) -> str:
-    """The built-in that runs a pointwise kernel of rank 1 on lists of arrays: one list for each buffer, then the scalars.
+    """The built-in that runs a pointwise kernel of rank 1 on lists of arrays: one list for each buffer, then the
+    scalars.
 
-    All tensors are one piece of parallel work, cut into chunks of `grain_of(cost)` elements of one tensor each. Nothing is
-    written unless every array fits (contiguous, of the dtype, equal sizes across the lists), else it returns False.
+    All tensors are one piece of parallel work, cut into chunks of `grain_of(cost)` elements of one tensor each.
+    Nothing is written unless every array fits (contiguous, of the dtype, equal sizes across the lists), else it
+    returns False.
     """
     for name, d in _DECLARATIONS.items():
         m.declarations.setdefault(name, d)
@@ -368,7 +374,8 @@ def emit_list_entry(m: Module, kernel: Kernel, written: Sequence[str]) -> str:
         if k:
             say(f"  %eq{k} = icmp eq i64 %len{k}, %len0\n  br i1 %eq{k}, label %k{k}, label %decline\nk{k}:")
     numbers = [_read_number(say, k, dtype, f"%a{nb + k}") for k, (_, dtype) in enumerate(kernel.scalars)]
-    say(f"  %bytes = mul i64 %len0, {8 * record}\n  %room = add i64 %bytes, 8\n  %table = call ptr @PyMem_RawMalloc(i64 %room)")
+    say(f"  %bytes = mul i64 %len0, {8 * record}\n  %room = add i64 %bytes, 8")
+    say("  %table = call ptr @PyMem_RawMalloc(i64 %room)")
     say("  %null = icmp eq ptr %table, null\n  br i1 %null, label %decline, label %start\nstart:\n  br label %head")
     say("head:\n  %i = phi i64 [ 0, %start ], [ %i1, %next ]\n  %chunks = phi i64 [ 0, %start ], [ %chunks1, %next ]")
     say("  %elements = phi i64 [ 0, %start ], [ %elements1, %next ]")
@@ -378,7 +385,8 @@ def emit_list_entry(m: Module, kernel: Kernel, written: Sequence[str]) -> str:
         say(f"  %op{k} = getelementptr ptr, ptr %items{k}, i64 %i\n  %o{k} = load ptr, ptr %op{k}")
         flags = _C_CONTIGUOUS | _ALIGNED | (_WRITEABLE if b.name in written else 0)
         num = _type_number(m, b.dtype, say, f"%bf{k}")
-        say(f"  %f{k} = call i1 @entry.fits(ptr %o{k}, i32 {num}, i32 {flags})\n  br i1 %f{k}, label %g{k}, label %free\ng{k}:")
+        say(f"  %f{k} = call i1 @entry.fits(ptr %o{k}, i32 {num}, i32 {flags})")
+        say(f"  br i1 %f{k}, label %g{k}, label %free\ng{k}:")
         say(f"  %s{k} = call i64 @entry.size(ptr %o{k})")
         if k:
             say(f"  %q{k} = icmp eq i64 %s{k}, %s0\n  br i1 %q{k}, label %h{k}, label %free\nh{k}:")
@@ -390,7 +398,8 @@ def emit_list_entry(m: Module, kernel: Kernel, written: Sequence[str]) -> str:
     say(f"  %rc = getelementptr i64, ptr %rec, i64 {words}\n  store i64 %chunks, ptr %rc\n  br label %next\nnext:")
     say(f"  %up = add i64 %s0, {grain - 1}\n  %mine = udiv i64 %up, {grain}\n  %chunks1 = add i64 %chunks, %mine")
     say("  %elements1 = add i64 %elements, %s0\n  %i1 = add i64 %i, 1\n  br label %head\nwork:")
-    say(f"  %last = mul i64 %len0, {record}\n  %lastp = getelementptr i64, ptr %table, i64 %last\n  store i64 %len0, ptr %lastp")
+    say(f"  %last = mul i64 %len0, {record}\n  %lastp = getelementptr i64, ptr %table, i64 %last")
+    say("  store i64 %len0, ptr %lastp")
     # the tasks find the table's end through a context of two words
     say("  store ptr %table, ptr %ctx\n  %ctx1 = getelementptr ptr, ptr %ctx, i64 1\n  store i64 %len0, ptr %ctx1")
     say(f"  %large = icmp ugt i64 %elements, {2 * grain}\n  br i1 %large, label %parallel, label %alone")
@@ -398,7 +407,8 @@ def emit_list_entry(m: Module, kernel: Kernel, written: Sequence[str]) -> str:
     say("parallel:\n  %thread = call ptr @PyEval_SaveThread()")
     say(f"  call void @rushlight_parallel(ptr @{kernel.symbol}.tasks, ptr %ctx, i64 %chunks, i64 1)")
     say("  call void @PyEval_RestoreThread(ptr %thread)\n  br label %done")
-    say("done:\n  call void @PyMem_RawFree(ptr %table)\n  call void @Py_IncRef(ptr @rushlight_true)\n  ret ptr @rushlight_true")
+    say("done:\n  call void @PyMem_RawFree(ptr %table)")
+    say("  call void @Py_IncRef(ptr @rushlight_true)\n  ret ptr @rushlight_true")
     say("free:\n  call void @PyMem_RawFree(ptr %table)\n  br label %decline")
     say("decline:\n  call void @Py_IncRef(ptr @rushlight_false)\n  ret ptr @rushlight_false")
     if numbers:

@@ -1,7 +1,7 @@
 """Rows of a table by index: the lookup of an embedding and the sum of its gradient.
 
-`scatter_add_rows` cuts the table, not the indices, among the pool's threads: every row is summed by one thread in the order
-of the indices, so the bits do not depend on the number of threads.
+`scatter_add_rows` cuts the table, not the indices, among the pool's threads: every row is summed by one thread in the
+order of the indices, so the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def take_rows(table: np.ndarray, index: np.ndarray, out: np.ndarray | None = Non
 
 @cache
 def _library(dtype: str) -> jit.Library:
-    """void k(words, begin, end): words are table, index, source, count, width, rows of a piece; [begin, end) are pieces."""
+    """void k(words, begin, end): words are table, index, source, count, width, rows of a piece; [begin, end) are
+    pieces."""
     m = Module("scatter_add_rows")
     w = m.writer()
     word = [w.effect_value(f"load {t}, ptr {w.op(f'getelementptr i64, ptr %words, i64 {k}')}, align 8")
@@ -92,7 +93,8 @@ def scatter_add_rows(table: np.ndarray, index: np.ndarray, source: np.ndarray) -
     """
     dtype = native_dtype(table)
     if dtype is None or dtype == "bool" or source.dtype != table.dtype:
-        raise TypeError(f"scatter_add_rows(): no native form for a table of {table.dtype} and a source of {source.dtype}")
+        raise TypeError(f"scatter_add_rows(): no native form for a table of {table.dtype} and a source of "
+                        f"{source.dtype}")
     if not table.flags.c_contiguous or not table.flags.writeable:
         raise ValueError("scatter_add_rows(): the table must be contiguous and writable")
     rows, width = table.shape

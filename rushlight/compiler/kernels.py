@@ -1,9 +1,10 @@
 """Ready-made kernels for eager execution: what NumPy needs several passes for, in one.
 
-`pointwise(...)` makes a function of arrays from scalar expressions; `multi_tensor(...)` one of lists of arrays (optimizers); the
-row programs at the end are softmax and its kin. All take and return ndarrays. Code is made per dtype at first use, cached
-in the process and on disk, and runs on the thread pool when the work is large. Contiguous arrays take the short way
-(entry.py, about 0.2 us of overhead); anything else is described by strides and takes the general one.
+`pointwise(...)` makes a function of arrays from scalar expressions; `multi_tensor(...)` one of lists of arrays
+(optimizers); the row programs at the end are softmax and its kin. All take and return ndarrays. Code is made per
+dtype at first use, cached in the process and on disk, and runs on the thread pool when the work is large. Contiguous
+arrays take the short way (entry.py, about 0.2 us of overhead); anything else is described by strides and takes the
+general one.
 
 Where llvmlite is missing, `jit.available()` is False and nothing here can be called.
 """
@@ -23,7 +24,8 @@ from rushlight.compiler import entry, jit, llvm, scalar
 from rushlight.compiler.llvm import Buffer, Kernel, Module, collapse
 from rushlight.ops.expr import Expr, const, derivative, erf, postorder, tanh
 
-__all__ = ["MultiTensor", "Pointwise", "RowKernel", "cast", "gelu", "gelu_backward", "has_native", "masked_fill", "multi_tensor", "native_dtype",
+__all__ = ["MultiTensor", "Pointwise", "RowKernel", "cast", "gelu", "gelu_backward", "has_native", "masked_fill",
+           "multi_tensor", "native_dtype",
            "pointwise", "where"]
 
 
@@ -41,7 +43,8 @@ def native_dtype(a: np.ndarray) -> str | None:
 
 def has_native(roots: Sequence[Expr], dtype: str) -> bool:
     """Whether every node of the expressions can be compiled for operands of that dtype."""
-    return all(n.op in ("arg", "const", "cast") or scalar.has_native(n.op, dtype) for n in postorder(*map(const, roots)))
+    return all(n.op in ("arg", "const", "cast") or scalar.has_native(n.op,
+                                                                     dtype) for n in postorder(*map(const, roots)))
 
 
 def _np_dtype(name: str) -> np.dtype:
@@ -121,7 +124,7 @@ class Pointwise:
         k = self._count
         first = args[0]
         if out is None:
-            spec = self._quick.get(first.dtype.num if k == 1 else tuple([a.dtype.num for a in args[:k]]))
+            spec = self._quick.get(_numbers(args, k))
             if spec is not None:
                 if spec.single:
                     o = empty(first.shape, spec.np_out)
@@ -137,6 +140,7 @@ class Pointwise:
         if len(arrays) != len(self.inputs) or len(numbers) != len(self.scalars):
             raise TypeError(f"{self.name}() takes arrays {self.inputs} and numbers {self.scalars}, got "
                             f"{len(arrays)} arrays and {len(numbers)} numbers")
+        arrays = tuple([a if isinstance(a, np.ndarray) else np.asarray(a) for a in arrays])
         dtypes = []
         for n, a in zip(self.inputs, arrays, strict=True):
             d = native_dtype(a)
@@ -157,7 +161,9 @@ class Pointwise:
             else:
                 outs = tuple(empty(shape, d) for d in spec.np_outs)
         else:
-            shape = outs[0].shape
+            shape = np.broadcast_shapes(*[a.shape for a in arrays])
+            if any(o.shape != shape for o in outs):
+                raise ValueError(f"{self.name}(): out must have shape {shape}, got {[o.shape for o in outs]}")
             spec = self.spec(tuple(dtypes), tuple(native_dtype(o) or str(o.dtype) for o in outs))
         if not spec.fast(*arrays, *outs, *numbers):
             spec.strided(arrays, outs, shape, numbers)
@@ -211,8 +217,6 @@ class _PointwiseSpec:
     def strided(self, arrays: Sequence[np.ndarray], outs: Sequence[np.ndarray], shape: tuple[int, ...],
                 numbers: Sequence[float]) -> None:
         every = [*arrays, *outs]
-        if any(o.shape != shape for o in outs):
-            raise ValueError(f"{self.owner.name}(): out has shape {[o.shape for o in outs]}, expected {shape}")
         size = 1
         for n in shape:
             size *= n
@@ -241,13 +245,22 @@ class _PointwiseSpec:
         return k, library.address("kernel"), library
 
 
+def _numbers(args: tuple, k: int) -> Any:
+    """NumPy's dtype numbers of the first k arguments, as a key; None when one is no array."""
+    try:
+        return args[0].dtype.num if k == 1 else tuple([a.dtype.num for a in args[:k]])
+    except AttributeError:
+        return None
+
+
 def pointwise(outputs: Expr | Mapping[str, Expr], inputs: Sequence[str], scalars: Sequence[str] = (), *,
               result: str | Sequence[str] = "same", compute: str | None = None, name: str = "pointwise") -> Pointwise:
-    """A function f(*arrays, *numbers, out=None) of the expressions, whose arguments are `inputs` (arrays) and `scalars`.
+    """A function f(*arrays, *numbers, out=None) of the expressions, whose arguments are `inputs` (arrays) and
+    `scalars`.
 
-    `outputs` is one expression, or a mapping for several results (f then returns a tuple). `result` is the results' dtype:
-    "same" as the first input's, or a name. `compute` is the dtype of numbers and of integers met by mathematics; by default
-    float64 if a float64 takes part, else float32.
+    `outputs` is one expression, or a mapping for several results (f then returns a tuple). `result` is the results'
+    dtype: "same" as the first input's, or a name. `compute` is the dtype of numbers and of integers met by
+    mathematics; by default float64 if a float64 takes part, else float32.
     """
     if isinstance(outputs, Expr):
         outputs = {"out": outputs}
@@ -268,8 +281,8 @@ class MultiTensor:
         self._kept: list[jit.Library] = []
 
     def __call__(self, columns: Sequence[list[np.ndarray]], numbers: Sequence[float]) -> bool:
-        """Update in place `columns[k][i]`, tensor number i of `reads[k]`. False, with nothing done, when an array is not
-        contiguous, the arrays' dtypes are not those of the first tensor, or there is no native form."""
+        """Update in place `columns[k][i]`, tensor number i of `reads[k]`. False, with nothing done, when an array is
+        not contiguous, the arrays' dtypes are not those of the first tensor, or there is no native form."""
         if not columns or not columns[0]:
             return True
         key = tuple(native_dtype(c[0]) or "" for c in columns)
@@ -289,7 +302,8 @@ class MultiTensor:
         def text() -> str:
             m = Module(self.name)
             buffers = [Buffer(n, d) for n, d in zip(self.reads, dtypes, strict=True)]
-            k = m.pointwise("kernel", self.outputs, buffers, scalars=[(s, compute) for s in self.scalars], compute=compute)
+            k = m.pointwise("kernel", self.outputs, buffers, scalars=[(s, compute) for s in self.scalars],
+                            compute=compute)
             entry.emit_list_entry(m, k, list(self.outputs))
             return m.text()
         key = "|".join(("multi", llvm.fingerprint(), self._text, *self.reads, *dtypes, *self.scalars))
@@ -308,8 +322,9 @@ def multi_tensor(outputs: Mapping[str, Expr], reads: Sequence[str], scalars: Seq
 class RowKernel:
     """A row or column kernel with an entry for contiguous arrays, made per dtype.
 
-    `make(module, dtype)` emits it and gives the Kernel; `roles` (entry.ROLES) and `written` describe its buffers. Called with
-    the arrays in the order of the buffers, then the scalars; all arrays must be C-contiguous and of the kernel's dtypes.
+    `make(module, dtype)` emits it and gives the Kernel; `roles` (entry.ROLES) and `written` describe its buffers.
+    Called with the arrays in the order of the buffers, then the scalars; all arrays must be C-contiguous and of the
+    kernel's dtypes.
     """
 
     def __init__(self, name: str, make: Callable[[Module, str], Kernel], roles: Sequence[str],
@@ -396,7 +411,8 @@ def _gelu_tanh(x: Expr) -> Expr:
     return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
-_gelu = {"none": pointwise(_gelu_erf(_x()), ["x"], name="gelu"), "tanh": pointwise(_gelu_tanh(_x()), ["x"], name="gelu_tanh")}
+_gelu = {"none": pointwise(_gelu_erf(_x()), ["x"], name="gelu"),
+         "tanh": pointwise(_gelu_tanh(_x()), ["x"], name="gelu_tanh")}
 _gelu_backward = {k: pointwise(derivative(f(_x()), "x", Expr("arg", "grad")), ["grad", "x"], name=f"gelu_{k}_backward")
                   for k, f in (("none", _gelu_erf), ("tanh", _gelu_tanh))}
 
@@ -406,6 +422,7 @@ def gelu(x: np.ndarray, approximate: str = "none", out: np.ndarray | None = None
     return _gelu[approximate](x, out=out)
 
 
-def gelu_backward(grad: np.ndarray, x: np.ndarray, approximate: str = "none", out: np.ndarray | None = None) -> np.ndarray:
+def gelu_backward(grad: np.ndarray, x: np.ndarray, approximate: str = "none",
+                  out: np.ndarray | None = None) -> np.ndarray:
     """The gradient of gelu's input."""
     return _gelu_backward[approximate](grad, x, out=out)

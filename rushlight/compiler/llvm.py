@@ -11,16 +11,17 @@
 
     buffers          one pointer for each buffer, in the order given
     sizes            `rank` int64: the extents of the loop nest, the innermost last
-    strides          for each buffer `rank` int64, in elements (innermost last); the innermost is read for "s" buffers only
+    strides          for each buffer `rank` int64, in elements (innermost last); the innermost is read for "s" buffers
+    only
     scalars          one word each: a double for float scalars, an int64 for the others
 
-`[begin, end)` is a slice of the grid. The grid of a pointwise kernel is its elements (the product of all sizes), of a row
-kernel its rows (the product of all sizes but the last), of a columns kernel (outer, column tile) pairs, `Kernel.grid(sizes)`
-each. Any cut of the grid gives the same bits. Sizes and strides given to the emitter as integers are built in; their words stay
-in the layout and are ignored.
+`[begin, end)` is a slice of the grid. The grid of a pointwise kernel is its elements (the product of all sizes), of a
+row kernel its rows (the product of all sizes but the last), of a columns kernel (outer, column tile) pairs,
+`Kernel.grid(sizes)` each. Any cut of the grid gives the same bits. Sizes and strides given to the emitter as integers
+are built in; their words stay in the layout and are ignored.
 
-**Nest.** A kernel is a nest of `rank` loops, collapsed as far as the operands allow (`collapse`). Outer strides are free (0
-broadcasts). The innermost stride is fixed in the code: "1" contiguous, "0" one value for the row, "s" any.
+**Nest.** A kernel is a nest of `rank` loops, collapsed as far as the operands allow (`collapse`). Outer strides are
+free (0 broadcasts). The innermost stride is fixed in the code: "1" contiguous, "0" one value for the row, "s" any.
 
 **Row programs.** For every row, stages in order:
 
@@ -31,12 +32,12 @@ broadcasts). The innermost stride is fixed in the code: "1" contiguous, "0" one 
     Flag       an int64 buffer's first element becomes row + 1 when a condition holds (errors found inside a kernel)
 
 Expressions name buffers, scalars, reduced and computed values, and "$i" (index in the row), "$row" (grid index), "$n"
-(row length), which are int64. A buffer that a Pass stores may be read by later stages, so an output can hold an intermediate.
-In-place use is fine where an element is read only at its own place.
+(row length), which are int64. A buffer that a Pass stores may be read by later stages, so an output can hold an
+intermediate. In-place use is fine where an element is read only at its own place.
 
-**Reductions.** float32 sums run in vector accumulators for `BLOCK` steps and are then folded into float64 accumulators, so
-their error is that of `BLOCK` additions whatever the length; float64 sums are folded with compensation. maximum and minimum
-hand nan on. The order of all operations depends on sizes only.
+**Reductions.** float32 sums run in vector accumulators for `BLOCK` steps and are then folded into float64
+accumulators, so their error is that of `BLOCK` additions whatever the length; float64 sums are folded with
+compensation. maximum and minimum hand nan on. The order of all operations depends on sizes only.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ from rushlight.compiler import scalar
 from rushlight.compiler.builder import Writer
 from rushlight.ops.expr import Expr, const, inputs_of
 
-__all__ = ["BLOCK", "Buffer", "Compute", "Flag", "Kernel", "Module", "Pass", "Put", "Reduce", "Take", "collapse", "fingerprint"]
+__all__ = ["BLOCK", "Buffer", "Compute", "Flag", "Kernel", "Module", "Pass", "Put", "Reduce", "Take", "collapse",
+           "fingerprint"]
 
 BLOCK = 16
 
@@ -222,7 +224,8 @@ class Module:
         wide = 8 * self.vector_bytes
         attributes = (f'attributes #0 = {{ nounwind "prefer-vector-width"="{wide}" "min-legal-vector-width"="{wide}" '
                       '"no-trapping-math"="true" }')
-        return "\n\n".join([*self.declarations.values(), *self.helpers.values(), *self.functions.values(), attributes]) + "\n"
+        return "\n\n".join([*self.declarations.values(), *self.helpers.values(), *self.functions.values(),
+                            attributes]) + "\n"
 
     def pointwise(self, symbol: str, outputs: Mapping[str, Expr], buffers: Sequence[Buffer], *, rank: int = 1,
                   scalars: Sequence[tuple[str, str]] = (), compute: str = "float32",
@@ -244,7 +247,8 @@ class Module:
                rank: int = 2, scalars: Sequence[tuple[str, str]] = (), compute: str = "float32",
                sizes: Sequence[int | None] | None = None,
                strides: Mapping[str, Sequence[int | None]] | None = None) -> Kernel:
-        """Reductions over the innermost dimension; `outputs` are per-row stores made from the reduced names. Grid: rows."""
+        """Reductions over the innermost dimension; `outputs` are per-row stores made from the reduced names. Grid:
+        rows."""
         return self.row(symbol, buffers, [Pass({}, tuple(reduces)), Put(outputs)], rank=rank, scalars=scalars,
                         compute=compute, sizes=sizes, strides=strides)
 

@@ -1,8 +1,8 @@
 """The loop nests behind `llvm.Module`: how kernels are written. llvm.py says what they mean.
 
-A pass over a row is a main loop of unmasked vectors, unrolled when the expressions are light, and a loop of masked vectors
-for what is left. Where masks cost nothing (AVX-512) and the expressions are heavy, the masked loop does it all, which
-halves the code. All of it is written as vectors: LLVM's vectoriser has no part in it.
+A pass over a row is a main loop of unmasked vectors, unrolled when the expressions are light, and a loop of masked
+vectors for what is left. Where masks cost nothing (AVX-512) and the expressions are heavy, the masked loop does it
+all, which halves the code. All of it is written as vectors: LLVM's vectoriser has no part in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from rushlight.compiler import scalar
 from rushlight.compiler.builder import Lanes, Writer, vector_type
 from rushlight.compiler.llvm import (
-    BLOCK, Buffer, Compute, Flag, Kernel, Module, Pass, Put, Reduce, Stage, Take, names_read,
+    BLOCK,
+    Buffer,
+    Compute,
+    Kernel,
+    Module,
+    Pass,
+    Put,
+    Reduce,
+    Stage,
+    Take,
+    names_read,
 )
 from rushlight.compiler.scalar import ITEMSIZE, MEMORY, Evaluator, Value
 from rushlight.ops.expr import Expr, const
@@ -220,7 +230,8 @@ class Frame:
         def put(j: str) -> None:
             e = w.effect_value(f"extractelement {vt} {raw}, i64 {j}") if lanes > 1 else raw
             at = w.op(f"add nsw i64 {i}, {j}")
-            w.do(f"store {t} {e}, ptr {self.at(base, b, w.op(f'mul nsw i64 {at}, {stride}'))}, align {ITEMSIZE[b.dtype]}")
+            p = self.at(base, b, w.op(f"mul nsw i64 {at}, {stride}"))
+            w.do(f"store {t} {e}, ptr {p}, align {ITEMSIZE[b.dtype]}")
 
         if mask is None:
             for k in range(lanes):
@@ -470,7 +481,8 @@ class Nest(Frame):
 
 
 class Columns(Frame):
-    """Reductions down the columns of a matrix: tiles of columns, `BLOCK // 2` rows at a time, sums folded in a scratch row."""
+    """Reductions down the columns of a matrix: tiles of columns, `BLOCK // 2` rows at a time, sums folded in a
+    scratch row."""
 
     TILE = 512                      # columns of a tile: its scratch stays in the first-level cache
 
@@ -483,7 +495,7 @@ class Columns(Frame):
         self.reduces, self.outputs = list(reduces), dict(outputs)
 
     def emit(self) -> Kernel:
-        w, rank = self.w, self.rank
+        w = self.w
         rows, cols, outer = self.sizes[-2], self.sizes[-1], self.sizes[:-2]
         names = names_read([Pass({}, tuple(self.reduces))])
         finish = names_read([Put(self.outputs)])
@@ -509,7 +521,8 @@ class Columns(Frame):
                 rest = w.op(f"sdiv i64 {rest}, {size}")
             index = [*reversed([*index, rest])] if outer else []
             c0 = w.op(f"mul nsw i64 {t}, {self.TILE}")
-            width = w.call("llvm.smin.i64", "i64", [("i64", w.op(f"sub nsw i64 {cols}, {c0}")), ("i64", str(self.TILE))])
+            width = w.call("llvm.smin.i64", "i64", [("i64", w.op(f"sub nsw i64 {cols}, {c0}")),
+                                                    ("i64", str(self.TILE))])
             base = {}
             for b in self.order:
                 st = self.strides[b.name]
@@ -620,9 +633,11 @@ class Columns(Frame):
         w = self.w
         if not acc.blocked:
             dtype = acc.dtype
-            return [scalar.load(w, w.op(f"getelementptr {MEMORY[dtype]}, ptr {places[0]}, i64 {i}"), dtype, acc.lanes).text]
+            return [scalar.load(w, w.op(f"getelementptr {MEMORY[dtype]}, ptr {places[0]}, i64 {i}"), dtype,
+                                acc.lanes).text]
         t = acc.F.type
-        out = [w.effect_value(f"load {t}, ptr {w.op(f'getelementptr double, ptr {p}, i64 {i}')}, align 8") for p in places]
+        out = [w.effect_value(f"load {t}, ptr {w.op(f'getelementptr double, ptr {p}, i64 {i}')}, align 8")
+               for p in places]
         if acc.dtype == "float32":
             j = w.op(f"add nsw i64 {i}, {acc.F.lanes}")
             p = w.op(f"getelementptr double, ptr {places[0]}, i64 {j}")

@@ -1,8 +1,8 @@
 """Softmax, normalisation, losses and embedding rows as single kernels over C-contiguous arrays.
 
-Each function takes ndarrays, works over the last dimension and returns ndarrays (`out=` where there is one result). Arrays
-that are not contiguous are copied first. dtypes: float32, float64, float16, bfloat16; sums and exponentials are taken in
-float32 (float64 for float64), whatever the storage.
+Each function takes ndarrays, works over the last dimension and returns ndarrays (`out=` where there is one result).
+Arrays that are not contiguous are copied first. dtypes: float32, float64, float16, bfloat16; sums and exponentials
+are taken in float32 (float64 for float64), whatever the storage.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def _make_softmax(m: Module, dtype: str) -> Kernel:
     else:
         sums, last = Pass({}, [Reduce("sum", "add", e, c)]), e * arg("scale")
     return m.row("softmax", [Buffer("x", dtype), Buffer("y", dtype)], [
-        Pass({}, [Reduce("max", "maximum", x, c)]), sums, Compute({"scale": 1 / arg("sum")}), Pass({"y": last})], compute=c)
+        Pass({},
+             [Reduce("max", "maximum", x, c)]), sums, Compute({"scale": 1 / arg("sum")}), Pass({"y": last})], compute=c)
 
 
 def _make_log_softmax(m: Module, dtype: str) -> Kernel:
@@ -135,10 +136,11 @@ def softmax_backward(grad: np.ndarray, result: np.ndarray, out: np.ndarray | Non
 def log_softmax_backward(grad: np.ndarray, result: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """The gradient of log_softmax's input from that of its result: g - exp(y) sum(g)."""
     o = _result("log_softmax_backward", grad.shape, grad.dtype, out)
-    return _run(_log_softmax_backward, _dtype("log_softmax_backward", grad, result), o, _dense(grad), _dense(result), at=2)
+    return _run(_log_softmax_backward, _dtype("log_softmax_backward", grad, result), o, _dense(grad), _dense(result),
+                at=2)
 
 
-# --- normalisation ------------------------------------------------------------------------------------------------------
+# --- normalisation ----------------------------------------------------------------------------------------------------
 def _affine(value: Expr, weight: bool, bias: bool) -> Expr:
     value = value * arg("w") if weight else value
     return value + arg("b") if bias else value
@@ -237,8 +239,8 @@ def _flat(name: str, a: np.ndarray | None, like: np.ndarray, width: int) -> list
     if a is None:
         return []
     if a.size != width or a.dtype != like.dtype:
-        raise ValueError(f"{name}(): weight and bias must have {width} elements of {like.dtype}, got shape {a.shape} of "
-                         f"{a.dtype}")
+        raise ValueError(f"{name}(): weight and bias must have {width} elements of {like.dtype}, got shape "
+                         f"{a.shape} of {a.dtype}")
     return [_dense(a)]
 
 
@@ -271,7 +273,8 @@ def layer_norm(x: np.ndarray, weight: np.ndarray | None = None, bias: np.ndarray
     return o, mean, rstd
 
 
-def layer_norm_backward(grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: np.ndarray | None = None,
+def layer_norm_backward(grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray,
+                        weight: np.ndarray | None = None,
                         dims: int = 1, need: Sequence[bool] = (True, True, True)
                         ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
     """(grad of x, of weight, of bias), None where `need` says no. The weight's has the shape of the last `dims`."""
@@ -292,7 +295,8 @@ def rms_norm(x: np.ndarray, weight: np.ndarray | None = None, eps: float = 1e-6,
     return o, rstd
 
 
-def rms_norm_backward(grad: np.ndarray, x: np.ndarray, rstd: np.ndarray, weight: np.ndarray | None = None, dims: int = 1,
+def rms_norm_backward(grad: np.ndarray, x: np.ndarray, rstd: np.ndarray, weight: np.ndarray | None = None,
+                      dims: int = 1,
                       need: Sequence[bool] = (True, True)) -> tuple[np.ndarray | None, np.ndarray | None]:
     """(grad of x, of weight), None where `need` says no."""
     return _norm_backward("rms", grad, x, [rstd], weight, dims, (*need, False))[:2]
@@ -321,7 +325,7 @@ def _norm_backward(kind: str, grad: np.ndarray, x: np.ndarray, stats: list[np.nd
     return dx, outs[0], outs[1]
 
 
-# --- cross entropy ------------------------------------------------------------------------------------------------------
+# --- cross entropy ----------------------------------------------------------------------------------------------------
 def _cross_entropy_maker(smooth: bool) -> Any:
     def make(m: Module, dtype: str) -> Kernel:
         c = _compute(dtype)
@@ -367,7 +371,8 @@ def _cross_entropy_backward_maker(smooth: bool) -> Any:
 
 _ce = [RowKernel("cross_entropy", _cross_entropy_maker(s), ["full", "row", "row", "row", "one"], ["loss", "lse", "bad"])
        for s in (False, True)]
-_ce_backward = [RowKernel("cross_entropy_backward", _cross_entropy_backward_maker(s), ["full", "row", "row", "row", "full"],
+_ce_backward = [RowKernel("cross_entropy_backward", _cross_entropy_backward_maker(s),
+                          ["full", "row", "row", "row", "full"],
                           ["dx"]) for s in (False, True)]
 
 

@@ -3,8 +3,8 @@
 A value is its text and its dtype's name. In registers a bool is one bit a lane, float16 and bfloat16 are computed as
 float32 (`load` widens, `store` rounds to nearest even); in memory a bool is a byte and bfloat16 its bits.
 
-Dtype rules of a node: constants take the dtype of the other operand; integers meet floats in the float; two floats, or two
-integers, in the wider; `div` and the functions of mathematics turn integers into the kernel's `compute` dtype;
+Dtype rules of a node: constants take the dtype of the other operand; integers meet floats in the float; two floats,
+or two integers, in the wider; `div` and the functions of mathematics turn integers into the kernel's `compute` dtype;
 comparisons give bool. `cast(x, "compute")` is the kernel's compute dtype, `cast(x, "bfloat16")` rounds to it and
 stays float32.
 """
@@ -19,11 +19,13 @@ from rushlight.compiler import vecmath
 from rushlight.compiler.builder import Lanes, Writer, literal, vector_type
 from rushlight.ops.expr import Expr, postorder
 
-__all__ = ["ITEMSIZE", "MEMORY", "Evaluator", "Value", "convert", "has_native", "identity", "load", "register_dtype", "store",
+__all__ = ["ITEMSIZE", "MEMORY", "Evaluator", "Value", "convert", "has_native", "identity", "load", "register_dtype",
+           "store",
            "weight"]
 
 MEMORY = {"bool": "i8", "uint8": "i8", "int8": "i8", "uint16": "i16", "int16": "i16", "uint32": "i32", "int32": "i32",
-          "uint64": "i64", "int64": "i64", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
+          "uint64": "i64", "int64": "i64", "float16": "half", "bfloat16": "i16", "float32": "float",
+          "float64": "double"}
 ITEMSIZE = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "uint32": 4, "int32": 4, "uint64": 8, "int64": 8,
             "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 _FLOATS = ("float32", "float64")
@@ -114,7 +116,7 @@ def _suffix(dtype: str) -> str:
     return {"half": "f16", "float": "f32", "double": "f64"}.get(MEMORY[dtype], MEMORY[dtype])
 
 
-# --- conversion ---------------------------------------------------------------------------------------------------------
+# --- conversion -------------------------------------------------------------------------------------------------------
 def convert(w: Writer, value: Value, dtype: str, lanes: int) -> Value:
     """`value` as `dtype`, as C converts."""
     if dtype in ("float16", "bfloat16"):
@@ -174,10 +176,11 @@ def promote(a: str, b: str) -> str:
     return {1: "int16", 2: "int32", 4: "int64", 8: "float64"}[ITEMSIZE[u]]
 
 
-# --- what exists --------------------------------------------------------------------------------------------------------
+# --- what exists ------------------------------------------------------------------------------------------------------
 _MATH = frozenset(vecmath.FUNCTIONS)
-_ARITHMETIC = frozenset("add sub mul neg abs maximum minimum fmax fmin sign where eq ne lt le gt ge and or xor not cast "
-                        "isnan isinf isfinite signbit div floordiv remainder fmod floor ceil trunc round sqrt copysign "
+_ARITHMETIC = frozenset("add sub mul neg abs maximum minimum fmax fmin sign where eq ne lt le gt ge and or xor not "
+                        "cast isnan isinf isfinite signbit div floordiv remainder fmod floor ceil "
+                        "trunc round sqrt copysign "
                         "nextafter".split())
 _BITS = frozenset("bitand bitor bitxor bitnot shl shr".split())
 
@@ -193,13 +196,15 @@ def has_native(op: str, dtype: str) -> bool:
     return op in _ARITHMETIC or op in _MATH
 
 
-_WEIGHTS = {"div": 6, "sqrt": 8, "sin": 30, "cos": 30, "tan": 60, "tanh": 28, "erf": 32, "exp": 16, "log": 22, "pow": 90,
+_WEIGHTS = {"div": 6, "sqrt": 8, "sin": 30, "cos": 30, "tan": 60, "tanh": 28, "erf": 32, "exp": 16, "log": 22,
+            "pow": 90,
             "lgamma": 400, "fmod": 60, "remainder": 60, "floordiv": 60, "erfc": 60}
 
 
 def weight(roots: Iterable[Expr]) -> int:
     """About how many instructions an element costs: decides on unrolling and on the grain of parallel work."""
-    return sum(_WEIGHTS.get(n.op, 25 if n.op in _MATH else 1) for n in postorder(*roots) if n.op not in ("arg", "const"))
+    return sum(_WEIGHTS.get(n.op, 25 if n.op in _MATH else 1) for n in postorder(*roots) if n.op not in ("arg",
+                                                                                                         "const"))
 
 
 def identity(op: str, dtype: str) -> float | int | bool:
@@ -221,7 +226,7 @@ def identity(op: str, dtype: str) -> float | int | bool:
     return -(1 << (bits - 1)) if low else (1 << (bits - 1)) - 1
 
 
-# --- evaluation ---------------------------------------------------------------------------------------------------------
+# --- evaluation -------------------------------------------------------------------------------------------------------
 class Evaluator:
     """Writes expressions at one width. `leaf(name)` gives the value of an argument; nodes are written once."""
 
@@ -277,7 +282,8 @@ class Evaluator:
                 dtype = "int64"
         else:
             dtype = self.compute if any(isinstance(n, float) for n in numbers) else self._number(numbers[0], None).dtype
-        return dtype, [self.to(v, dtype).text if isinstance(v, Value) else self._number(v, dtype).text for v in operands]
+        return dtype, [self.to(v, dtype).text if isinstance(v, Value) else self._number(v,
+                                                                                        dtype).text for v in operands]
 
     def _floats(self, operands: list[Any]) -> tuple[str, list[str]]:
         """Operands as floats: integers become the compute dtype."""
@@ -297,7 +303,8 @@ class Evaluator:
             return Value(self.L(dtype).cmp(p, *t), "bool")
         if op in ("and", "or", "xor"):
             L = self.L("float32")
-            return Value({"and": L.mask_and, "or": L.mask_or, "xor": L.mask_xor}[op](self._bool(a[0]), self._bool(a[1])),
+            return Value({"and": L.mask_and, "or": L.mask_or, "xor": L.mask_xor}[op](self._bool(a[0]),
+                                                                                     self._bool(a[1])),
                          "bool")
         if op == "not":
             return Value(self.L("float32").mask_not(self._bool(a[0])), "bool")
@@ -437,7 +444,8 @@ class Evaluator:
         return N.select(bad, zero, q if op == "floordiv" else r)
 
 
-_COMPARE = {"eq": ("oeq", "eq", "eq"), "ne": ("une", "ne", "ne"), "lt": ("olt", "slt", "ult"), "le": ("ole", "sle", "ule"),
+_COMPARE = {"eq": ("oeq", "eq", "eq"), "ne": ("une", "ne", "ne"), "lt": ("olt", "slt", "ult"),
+            "le": ("ole", "sle", "ule"),
             "gt": ("ogt", "sgt", "ugt"), "ge": ("oge", "sge", "uge")}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
 

@@ -1,12 +1,13 @@
 """Elementary functions on vectors, written as branch-free instructions.
 
-Every function takes a `Lanes` of "float" or "double" and returns the value's text. nan, infinities and signed zeros come
-out as IEEE 754 and C's Annex F say; denormals are handled; no fast-math flag is used, and a multiply-add is fused only where
-it is written as one, so a lane's result does not depend on its neighbours or on the width.
+Every function takes a `Lanes` of "float" or "double" and returns the value's text. nan, infinities and signed zeros
+come out as IEEE 754 and C's Annex F say; denormals are handled; no fast-math flag is used, and a multiply-add is
+fused only where it is written as one, so a lane's result does not depend on its neighbours or on the width.
 
-Methods: reduction of the argument by exact or compensated steps (Cody and Waite; fdlibm's forms for log and expm1), then a
-polynomial fitted by tests/golden/make_vecmath.py. sin, cos and tan leave arguments beyond the range of their reduction to
-the C library. float32 functions that are rarely used are computed in float64 and rounded (at most 0.51 ulp).
+Methods: reduction of the argument by exact or compensated steps (Cody and Waite; fdlibm's forms for log and expm1),
+then a polynomial fitted by tests/golden/make_vecmath.py. sin, cos and tan leave arguments beyond the range of their
+reduction to the C library. float32 functions that are rarely used are computed in float64 and rounded (at most 0.51
+ulp).
 
 Errors measured by tests/test_vecmath.py against NumPy/SciPy in the next wider format are in `ULP`.
 """
@@ -88,8 +89,10 @@ ATAN64 = (
     0.19999999999999804, -0.3333333333333333,
 )
 
-_LN2 = {"float": (0.693359375, -2.1219444005469057e-4), "double": (6.93147180369123816490e-01, 1.90821492927058770002e-10)}
-_MAGIC = {"float": 1.5 * 2.0**23, "double": 1.5 * 2.0**52}          # added, it leaves the nearest integer in the low bits
+_LN2 = {"float": (0.693359375, -2.1219444005469057e-4), "double": (6.93147180369123816490e-01,
+                                                                   1.90821492927058770002e-10)}
+_MAGIC = {"float": 1.5 * 2.0**23,
+          "double": 1.5 * 2.0**52}          # added, it leaves the nearest integer in the low bits
 _EXP_RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
 
 
@@ -199,7 +202,7 @@ def _signed(F: Lanes, magnitude: str, sign_of: str) -> str:
     return F.copysign(magnitude, sign_of)
 
 
-# --- exponentials -------------------------------------------------------------------------------------------------------
+# --- exponentials -----------------------------------------------------------------------------------------------------
 def exp(F: Lanes, x: str) -> str:
     return _exp(F, x)
 
@@ -280,7 +283,7 @@ def log1p(F: Lanes, x: str) -> str:
     return F.select(F.cmp("oeq", x, F.const(0.0)), x, y)
 
 
-# --- hyperbolic ---------------------------------------------------------------------------------------------------------
+# --- hyperbolic -------------------------------------------------------------------------------------------------------
 def tanh(F: Lanes, x: str) -> str:
     a = F.abs(x)
     if F.elem == "double":
@@ -337,7 +340,7 @@ def atanh(F: Lanes, x: str) -> str:
     return _signed(F, F.mul(y, F.const(0.5)), x)
 
 
-# --- trigonometric ------------------------------------------------------------------------------------------------------
+# --- trigonometric ----------------------------------------------------------------------------------------------------
 _PIO2 = {"float": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
          "double": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)}
 _TRIG_LIMIT = {"float": 30000.0, "double": 2.0**30}
@@ -481,7 +484,7 @@ def atan2(F: Lanes, y: str, x: str) -> str:
     return F.select(F.cmp("uno", x, y), F.add(x, y), r)
 
 
-# --- error function -----------------------------------------------------------------------------------------------------
+# --- error function ---------------------------------------------------------------------------------------------------
 def erf(F: Lanes, x: str) -> str:
     a = F.abs(x)
     z = F.mul(x, x)
@@ -523,7 +526,7 @@ def erfc(F: Lanes, x: str) -> str:
     return F.select(F.cmp("olt", a, F.const(0.5)), near, F.select(F.isnan(x), x, far))
 
 
-# --- powers -------------------------------------------------------------------------------------------------------------
+# --- powers -----------------------------------------------------------------------------------------------------------
 def _log_pair(F: Lanes, x: str) -> tuple[str, str]:
     """log x as a sum of two doubles, to about 2^-66, for positive finite x."""
     f, e = _split(F, x)
@@ -618,7 +621,7 @@ def _logadd(F: Lanes, x: str, y: str, correction: Callable[[str], str]) -> str:
     return F.select(F.cmp("uno", x, y), F.add(x, y), r)
 
 
-# --- the C library ------------------------------------------------------------------------------------------------------
+# --- the C library ----------------------------------------------------------------------------------------------------
 LIBM = {"lgamma": "lgamma", "sin": "sin", "cos": "cos", "tan": "tan"}
 
 
@@ -661,7 +664,8 @@ def lgamma(F: Lanes, x: str) -> str:
 
 
 FUNCTIONS: dict[str, Callable[..., str]] = {
-    f.__name__: f for f in (exp, exp2, expm1, log, log2, log10, log1p, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh,
+    f.__name__: f for f in (exp, exp2, expm1, log, log2, log10, log1p, sin, cos, tan, asin, acos, atan, sinh, cosh,
+                            tanh,
                             asinh, acosh, atanh, erf, erfc, pow, hypot, atan2, logaddexp, logaddexp2, lgamma)}
 """The functions by their names in ops/expr.py."""
 
