@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ __all__ = [
 
 Ints = int | Sequence[int]
 _L2 = 1 << 18            # bytes of packed input that a task keeps at hand
-_L2_GRAD = 3 << 17       # the same for the weight gradient, which packs gy too
+_L2_GRAD = 5 << 17       # the same for the weight gradient, which packs gy too
 _TASKS = 8               # tasks wanted of a large problem, so that threads finish together
 _SMALL = 1 << 17         # multiply-adds below which a task is not split
 
@@ -199,12 +199,12 @@ def _forward_setup(x: tuple[int, ...], w: tuple[int, ...], bias: tuple[int, ...]
 @lru_cache(maxsize=2048)
 def _grad_setup(of_input: bool, gy: tuple[int, ...], x: tuple[int, ...], w: tuple[int, ...], stride: Ints,
                 padding: Ints, dilation: Ints, groups: int,
-                wide: np.dtype | None) -> tuple[_Conv, _Product | _WeightGrad | None]:
-    """The same for the gradients of the input and of the weight."""
+                wide: np.dtype | None) -> tuple[_Conv, Any]:
+    """The same for the gradients of the input (a `_Product`) and of the weight (a `_WeightGrad`)."""
     conv = _conv(x[2:], gy[2:], w[2:], stride, padding, dilation, groups)
     if wide is None or not math.prod(x) or not math.prod(gy) or not math.prod(w) or not native.available():
         return conv, None
-    plan = _input_grad_plan if of_input else _weight_grad_plan
+    plan: Any = _input_grad_plan if of_input else _weight_grad_plan
     return conv, plan(conv, x[0], w[0], w[1], wide.itemsize)
 
 
@@ -315,7 +315,8 @@ def _base_words(names: dict[str, int], r: _Raster, size: Sequence[int], pad: Seq
             groups=groups, channels=channels, x_image=groups * channels * spatial, x_group=channels * spatial,
             x_channel=spatial, xd=size[0], xh=size[1], xw=size[2], pd=pad[0], ph=pad[1], pw=pad[2], sd=r.split[0],
             sh=r.split[1], sw=r.split[2], ud=r.used[0], uh=r.used[1], uw=r.used[2], qh=r.qh, qw=r.qw,
-            phase=r.phase, channel=r.channel, rows=r.rows, slab=r.slab,
+            phase=r.phase, channel=r.channel, rows=r.rows, slab=r.slab, clear=r.packed,
+            dense=int(max(pad) <= 0 <= min(pad) and max(r.split) == 1 and (r.qh, r.qw) == tuple(size[1:])),
             limit_h=limits[1] + 1, limit_w=limits[2] + 1, packed=r.packed, chunks=r.chunks, out_rows=out_rows).items():
         words[names[name]] = value
     return words
@@ -394,6 +395,8 @@ def _forward_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _Produc
     for name, value in dict(y_image=o * plane, y_group=out_rows * plane, y_row=plane, y_d=c.out[1] * c.out[2],
                             y_h=c.out[2], y_w=1, w_group=out_rows * channels * taps, w_row=channels * taps).items():
         words[k.RUN[name]] = value
+    if not any(c.padding):                  # nothing that is not data is read into an output that is kept
+        words[k.RUN["clear"]] = 0
     phases = [(_forward_taps(c, r, channels), np.arange(channels * taps), *c.out, 0)]
     return _finish_product(words, r, phases, n, g, work, item, out_rows, lanes)
 
@@ -508,7 +511,7 @@ def _weight_grad_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _We
 
 
 # ---------------------------------------------------------------- NumPy path
-def _taps(c: _Conv) -> list[tuple[int, tuple[slice, slice, slice]]]:
+def _taps(c: _Conv) -> list[tuple[int, tuple[slice, ...]]]:
     """(k, the slices of the padded input that tap k meets)."""
     return [(n, tuple(slice(t * d, t * d + (o - 1) * s + 1, s)
                       for t, d, o, s in zip(k, c.dilation, c.out, c.stride, strict=True)))
@@ -524,7 +527,7 @@ def _padded(x: np.ndarray, c: _Conv) -> np.ndarray:
     if list(c.inp) == need:
         return x
     out = np.zeros((*x.shape[:3], *need), x.dtype)
-    out[(..., *(slice(p, p + i) for p, i in zip(c.padding, c.inp, strict=True)))] = x
+    out[native.at(slice(p, p + i) for p, i in zip(c.padding, c.inp, strict=True))] = x
     return out
 
 
@@ -540,7 +543,7 @@ def _reference_forward(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, c:
     wt = w.astype(dtype, copy=False).reshape(g, o // g, w.shape[1], math.prod(c.kernel))
     y = np.zeros((n, g, o // g, math.prod(c.out)), dtype)
     for k, at in _taps(c) if x.size and y.size else ():
-        y += np.matmul(wt[..., k], xp[(..., *at)].reshape(n, g, w.shape[1], -1))
+        y += np.matmul(wt[..., k], xp[native.at(at)].reshape(n, g, w.shape[1], -1))
     y = y.reshape(shape)
     if bias is not None:
         y += bias.astype(dtype, copy=False).reshape(-1, *[1] * (len(shape) - 2))
@@ -556,8 +559,8 @@ def _reference_input_grad(gy: np.ndarray, w: np.ndarray, x_shape: tuple[int, ...
     gx = _padded(np.zeros(x_shape, dtype), c)
     if gy.size and gx.size and w.size:
         for k, at in _taps(c):
-            gx[(..., *at)] += np.matmul(wt[..., k].swapaxes(1, 2), gyt).reshape(n, g, channels, *c.out)
-    gx = gx[(..., *(slice(p, p + i) for p, i in zip(c.padding, c.inp, strict=True)))].reshape(x_shape)
+            gx[native.at(at)] += np.matmul(wt[..., k].swapaxes(1, 2), gyt).reshape(n, g, channels, *c.out)
+    gx = gx[native.at(slice(p, p + i) for p, i in zip(c.padding, c.inp, strict=True))].reshape(x_shape)
     if bias is not None:
         gx = gx + bias.astype(dtype, copy=False).reshape(-1, *[1] * (len(x_shape) - 2))
     return np.ascontiguousarray(gx.astype(gy.dtype, copy=False))
@@ -571,6 +574,6 @@ def _reference_weight_grad(gy: np.ndarray, x: np.ndarray, w_shape: tuple[int, ..
         xp = _padded(x.astype(dtype, copy=False), c)
         gyt = gy.astype(dtype, copy=False).reshape(n, g, o // g, -1).transpose(1, 2, 0, 3).reshape(g, o // g, -1)
         for k, at in _taps(c):
-            xs = xp[(..., *at)].reshape(n, g, channels, -1).transpose(1, 0, 3, 2).reshape(g, -1, channels)
+            xs = xp[native.at(at)].reshape(n, g, channels, -1).transpose(1, 0, 3, 2).reshape(g, -1, channels)
             gw[..., k] = np.matmul(gyt, xs)
     return gw.reshape(w_shape).astype(gy.dtype, copy=False)

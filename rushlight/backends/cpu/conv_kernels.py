@@ -25,7 +25,7 @@ __all__ = ["GEOMETRY", "RUN", "GRAD", "PHASE", "AHEAD", "tiles", "source"]
 AHEAD = 6                # how many taps ahead the product prefetches; tables of offsets are longer by as many entries
 
 _geometry = """x scratch busy slot_bytes n_slots groups channels x_image x_group x_channel xd xh xw pd ph pw sd sh sw
-    ud uh uw qh qw phase channel rows slab limit_h limit_w packed chunks out_rows""".split()
+    ud uh uw qh qw phase channel rows slab limit_h limit_w packed clear dense chunks out_rows""".split()
 GEOMETRY = {name: i for i, name in enumerate(_geometry)}
 RUN = GEOMETRY | {name: len(GEOMETRY) + i for i, name in enumerate(
     """w bias y y_image y_group y_row y_d y_h y_w w_group w_row phases phase_table buffer pitch
@@ -84,7 +84,7 @@ def _pack(s: str, lanes: int) -> Fn:
     """Copy the channels of one group of one image, rows of one slab, into the phase-split zero-padded buffer."""
     f = Fn("pack", [("ptr", "t"), ("ptr", "src"), ("ptr", "dst"), ("i64", "chunk")], internal=True)
     g = {k: f.word("%t", i) for k, i in GEOMETRY.items() if k not in ("x", "scratch", "busy")}
-    f.line(f"call void @llvm.memset.p0.i64(ptr %dst, i8 0, i64 {f.mul(g['packed'], _size(s))}, i1 false)")
+    f.line(f"call void @llvm.memset.p0.i64(ptr %dst, i8 0, i64 {f.mul(g['clear'], _size(s))}, i1 false)")
     d0 = f.sub(f.mul(f.mul("%chunk", g["rows"]), g["sd"]), g["pd"])
     dlo = f.smax(0, d0)
     dhi = f.smin(g["xd"], f.add(d0, f.mul(g["slab"], g["sd"])))
@@ -95,7 +95,10 @@ def _pack(s: str, lanes: int) -> Fn:
     with f.range(0, g["channels"]) as c:
         src_c = f.gep(s, "%src", f.mul(c, g["x_channel"]))
         dst_c = f.gep(s, "%dst", f.mul(c, g["channel"]))
-        with f.range(dlo, dhi) as d:
+        with f.when(f.icmp("ne", g["dense"], 0)):              # no gaps: the slab is one run
+            plane = f.mul(g["xh"], g["xw"])
+            copy_row(f, s, lanes, f.gep(s, src_c, f.mul(dlo, plane)), dst_c, f.mul(f.sub(dhi, dlo), plane))
+        with f.range(f.select(f.icmp("ne", g["dense"], 0), "i64", dhi, dlo), dhi) as d:
             qd, fd = _divmod(f, f.sub(d, d0), g["sd"])
             with f.when(f.icmp("slt", fd, g["ud"])), f.range(hlo, hhi) as h:
                 qh, fh = _divmod(f, f.add(h, g["ph"]), g["sh"])
@@ -206,7 +209,7 @@ def _sums(f: Fn, s: str, lanes: int, vectors: list[str]) -> list[str]:
 
     def mix(a: str, b: str, unit: int) -> str:
         """Per 16 bytes: the lower halves of a and b interleaved by `unit` elements, plus their upper halves."""
-        idx = [[], []]
+        idx: list[list[int]] = [[], []]
         for base in range(0, lanes, g):
             for side in (0, 1):
                 for at in range(base + side * g // 2, base + side * g // 2 + g // 2, unit):

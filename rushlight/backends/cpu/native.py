@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from rushlight.backends.cpu.allocator import empty
 
-__all__ = ["KERNEL_DTYPES", "address", "available", "build", "conv_library", "empty", "lanes", "parallel_call",
+__all__ = ["KERNEL_DTYPES", "address", "at", "available", "build", "conv_library", "empty", "lanes", "parallel_call",
            "registers", "row_tiles", "slots", "vector_bytes"]
 
 # The dtypes that kernels exist for; `dtype.name` is computed at every use, which costs a microsecond.
@@ -81,6 +81,11 @@ def conv_library(dtype: str, width: int) -> Any:
     """The convolution kernels with vectors of `width` bytes."""
     from rushlight.backends.cpu import conv_kernels
     return build("conv", conv_kernels.source, dtype, width, registers())
+
+
+def at(slices: Iterable[Any]) -> tuple[Any, ...]:
+    """The index that takes these in the last dimensions."""
+    return (..., *slices)
 
 
 def _address_by_interface(a: np.ndarray) -> int:

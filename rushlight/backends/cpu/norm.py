@@ -251,7 +251,7 @@ class _Rows:
         with f.range(mid, hi, self.lanes) as i:
             body(i, 0, f.tail_mask(self.lanes, f.sub(hi, i)))
 
-    def sums(self, n: str, offset: Any, row: str, terms: int, body: Any) -> list[str]:
+    def sums(self, n: str | int, offset: Any, row: str, terms: int, body: Any) -> list[str]:
         """Sums (double) over the rows of a channel: body(i, mask) gives `terms` vectors to be added up."""
         f = self.f
         totals = [f.var("double", "0.0") for _ in range(terms)]

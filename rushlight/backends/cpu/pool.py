@@ -116,15 +116,15 @@ def max_pool(x: np.ndarray, kernel: Sequence[int], stride: int | Sequence[int] |
     position = np.arange(math.prod(spatial)).reshape(spatial)
     floating = x.dtype.kind not in "iub"
     for src, dst in _taps(spatial, out, kernel, s, p, d):
-        value = x[(..., *src)]
+        value = x[native.at(src)]
         if not value.size:
             continue
-        held = best[(..., *dst)]
+        held = best[native.at(dst)]
         better = value > held
         if floating:
             better |= np.isnan(value)
         np.copyto(held, value, where=better)
-        np.copyto(index[(..., *dst)], position[src], where=better)
+        np.copyto(index[native.at(dst)], position[src], where=better)
     return best, index if indices else None
 
 
@@ -140,7 +140,7 @@ def _first(x: np.ndarray, spatial: Sequence[int], out: Sequence[int], stride: Se
     index = np.zeros(tuple(out), np.int64)
     for g, i in zip(grid, spatial, strict=True):
         index = index * i + g
-    best = np.array(x[(..., *np.ix_(*(np.minimum(a, i - 1) for a, i in zip(starts, spatial, strict=True))))])
+    best = np.array(x[native.at(np.ix_(*(np.minimum(a, i - 1) for a, i in zip(starts, spatial, strict=True))))])
     beyond = np.zeros(tuple(out), bool)
     for g, i in zip(grid, spatial, strict=True):
         beyond |= g >= i
@@ -226,12 +226,12 @@ def avg_pool(x: np.ndarray, kernel: Sequence[int], stride: int | Sequence[int] |
     wide = np.float32 if x.dtype.name in ("float16", "bfloat16") else x.dtype
     y = np.zeros((*lead, *out), wide)
     for src, dst in _taps(spatial, out, kernel, s, p, ones):
-        y[(..., *dst)] += x[(..., *src)]
+        y[native.at(dst)] += x[native.at(src)]
     return _divide(y, sizes).astype(x.dtype, copy=False)
 
 
 def _divide(y: np.ndarray, sizes: Sequence[np.ndarray]) -> np.ndarray:
-    total = math.prod(np.ix_(*sizes))
+    total: Any = math.prod(np.ix_(*sizes))      # of arrays that broadcast
     if y.dtype.kind in "iu":
         return (np.sign(y) * (np.abs(y) // np.abs(total).astype(y.dtype)) * np.sign(total)).astype(y.dtype)
     return y / total.astype(y.dtype if y.dtype.kind == "f" else np.float64)
@@ -259,7 +259,7 @@ def avg_pool_backward(gy: np.ndarray, x_shape: Sequence[int], kernel: Sequence[i
     if gy.size:
         share = _divide(wide, sizes)
         for src, dst in _taps(spatial, out, kernel, s, p, ones):
-            gx[(..., *src)] += share[(..., *dst)]
+            gx[native.at(src)] += share[native.at(dst)]
     return gx.astype(gy.dtype, copy=False)
 
 
@@ -342,14 +342,14 @@ def adaptive_max_pool(x: np.ndarray, output_size: Sequence[int | None]) -> tuple
     for at in product(*(list(enumerate(_windows(i, o))) for i, o in zip(spatial, out, strict=True))):
         src = tuple(slice(a, b) for _, (a, b) in at)
         dst = tuple(j for j, _ in at)
-        window = x[(..., *src)].reshape(*lead, math.prod(b - a for _, (a, b) in at))
+        window = x[native.at(src)].reshape(*lead, math.prod(b - a for _, (a, b) in at))
         best = window.argmax(-1)
         if floating:
             nan = np.isnan(window)
             if nan.any():
                 best = np.where(nan.any(-1), window.shape[-1] - 1 - nan[..., ::-1].argmax(-1), best)
-        values[(..., *dst)] = np.take_along_axis(window, best[..., None], -1)[..., 0]
-        index[(..., *dst)] = position[src].reshape(-1)[best]
+        values[native.at(dst)] = np.take_along_axis(window, best[..., None], -1)[..., 0]
+        index[native.at(dst)] = position[src].reshape(-1)[best]
     return values, index
 
 
