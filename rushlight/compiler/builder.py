@@ -44,9 +44,10 @@ def literal(elem: str, value: float | int | bool) -> str:
 class Writer:
     """The text of one function, and what it needs from its module: declarations and helper functions."""
 
-    def __init__(self, declarations: dict[str, str], helpers: dict[str, str], fma: bool = True) -> None:
+    def __init__(self, declarations: dict[str, str], helpers: dict[str, str], fma: bool = True,
+                 scalef: bool = False) -> None:
         self.lines: list[str] = []
-        self.declarations, self.helpers, self.has_fma = declarations, helpers, fma
+        self.declarations, self.helpers, self.has_fma, self.scalef = declarations, helpers, fma, scalef
         self._count = 0
         self._labels = 0
         self._known: dict[str, str] = {}

@@ -171,7 +171,7 @@ class Library:
     def function(self, name: str, restype: Any = None, *argtypes: Any, gil: bool = False) -> Any:
         """A ctypes function; `gil=True` holds the interpreter lock during the call (cheaper for short ones)."""
         f = (ctypes.PYFUNCTYPE if gil else ctypes.CFUNCTYPE)(restype, *argtypes)(self.address(name))
-        f.library = self
+        f.library = self  # type: ignore[attr-defined]
         return f
 
     def __repr__(self) -> str:

@@ -286,9 +286,9 @@ class MultiTensor:
         if not columns or not columns[0]:
             return True
         key = tuple(native_dtype(c[0]) or "" for c in columns)
-        f = self._entries.get(key, False)
-        if f is False:
-            f = self._entries[key] = self._make(key)
+        if key not in self._entries:
+            self._entries[key] = self._make(key)
+        f = self._entries[key]
         return f is not None and f(*columns, *numbers)
 
     def _make(self, dtypes: tuple[str, ...]) -> Callable[..., bool] | None:

@@ -207,9 +207,7 @@ class Module:
         self.kernels: dict[str, Kernel] = {}
 
     def writer(self) -> Writer:
-        w = Writer(self.declarations, self.helpers, self.fma)
-        w.scalef = self.scalef
-        return w
+        return Writer(self.declarations, self.helpers, self.fma, self.scalef)
 
     def add(self, kernel: Kernel, lines: list[str]) -> Kernel:
         if kernel.symbol in self.functions:

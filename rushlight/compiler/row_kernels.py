@@ -113,8 +113,10 @@ def softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """exp(x - max) / sum over the last dimension."""
     if out is None:
         f = _softmax.quick.get(x.dtype.num)
-        if f is not None and f(x, out := empty(x.shape, x.dtype)):
-            return out
+        o = empty(x.shape, x.dtype)
+        if f is not None and f(x, o):
+            return o
+        out = o
     return _run(_softmax, _dtype("softmax", x), _result("softmax", x.shape, x.dtype, out), _dense(x), at=1)
 
 
@@ -122,8 +124,10 @@ def log_softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """x - max - log(sum(exp(x - max))) over the last dimension."""
     if out is None:
         f = _log_softmax.quick.get(x.dtype.num)
-        if f is not None and f(x, out := empty(x.shape, x.dtype)):
-            return out
+        o = empty(x.shape, x.dtype)
+        if f is not None and f(x, o):
+            return o
+        out = o
     return _run(_log_softmax, _dtype("log_softmax", x), _result("log_softmax", x.shape, x.dtype, out), _dense(x), at=1)
 
 

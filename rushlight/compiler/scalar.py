@@ -374,7 +374,8 @@ class Evaluator:
         return L.cmp("oeq" if op == "isinf" else "one", L.abs(v.text), L.const(math.inf))
 
     def _float_op(self, op: str, F: Lanes, t: list[str]) -> str:
-        simple = {"add": F.add, "sub": F.sub, "mul": F.mul, "neg": F.neg, "abs": F.abs, "copysign": F.copysign}
+        simple: dict[str, Callable[..., str]] = {
+            "add": F.add, "sub": F.sub, "mul": F.mul, "neg": F.neg, "abs": F.abs, "copysign": F.copysign}
         if op in simple:
             return simple[op](*t)
         if op in _ROUNDING:
@@ -399,8 +400,8 @@ class Evaluator:
         raise ValueError(f"no native form of {op!r} for floats")
 
     def _int_op(self, op: str, N: Lanes, t: list[str], unsigned: bool) -> str:
-        simple = {"add": N.add, "sub": N.sub, "mul": N.mul, "neg": N.neg, "bitand": N.and_, "bitor": N.or_,
-                  "bitxor": N.xor}
+        simple: dict[str, Callable[..., str]] = {
+            "add": N.add, "sub": N.sub, "mul": N.mul, "neg": N.neg, "bitand": N.and_, "bitor": N.or_, "bitxor": N.xor}
         if op in simple:
             return simple[op](*t)
         x, zero = t[0], N.const(0)
