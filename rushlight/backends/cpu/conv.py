@@ -328,11 +328,11 @@ class _Product:
     __slots__ = ("words", "keep", "tasks", "grain", "slot", "code", "at")
 
     def __init__(self, words: np.ndarray, keep: list[np.ndarray], tasks: int, work: int, slot: int, item: int,
-                 width: int) -> None:
+                 width: int, paired: bool) -> None:
         from rushlight.backends.cpu import conv_kernels as k
         self.words, self.keep, self.tasks, self.slot = words, keep, tasks, slot
         self.grain = max(1, min(tasks // _TASKS, _SMALL * tasks // max(work, 1)))
-        self.code = native.conv_library("float32" if item == 4 else "float64", width).address("run")
+        self.code = native.conv_library("float32" if item == 4 else "float64", width, paired).address("run")
         self.at = [k.RUN[n] for n in ("x", "w", "bias", "y", "scratch", "n_slots")]
         words[k.RUN["slot_bytes"]] = slot
 
@@ -367,17 +367,20 @@ def _finish_product(words: np.ndarray, r: _Raster, phases: list[tuple], n: int, 
         wo = np.ascontiguousarray(wo, np.int64)
         keep += [xo, wo]
         row[:] = (len(wo), native.address(xo), native.address(wo), od, oh, ow, base)
-    width, by_rows = native.vector_bytes(), 0
+    width, by_rows, paired = native.vector_bytes(), 0, False
     if words[k.RUN["y_w"]] == 1:
         _, _, od, oh, ow, _ = phases[0]
         width, by_rows = _row_mode(ow, min(od, r.rows) * oh, r.span, item)
+        lines_even = oh % 2 == 0 or (oh == 1 and od % 2 == 0 and r.rows % 2 == 0)
+        if lines_even and width < native.vector_bytes():
+            width, paired = native.vector_bytes(), True
     pitch = _round(r.span, lanes) + 16
     rows = next((m for m, _ in native.row_tiles() if m <= out_rows), 1)
     for name, value in dict(phases=len(phases), phase_table=native.address(table), buffer=r.packed, pitch=pitch,
                             by_rows=by_rows).items():
         words[k.RUN[name]] = value
     return _Product(words, keep, n * groups * r.chunks, work, _round((r.packed + rows * pitch) * item, 64), item,
-                    width)
+                    width, paired)
 
 
 def _forward_plan(c: _Conv, n: int, o: int, channels: int, item: int) -> _Product:

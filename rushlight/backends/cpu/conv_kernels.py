@@ -36,6 +36,9 @@ GRAD = GEOMETRY | {name: len(GEOMETRY) + i for i, name in enumerate(
 PHASE = {name: i for i, name in enumerate("taps x_offsets w_offsets od oh ow base".split())}
 
 
+_INTRINSICS = "declare i64 @llvm.cttz.i64(i64, i1)\ndeclare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n"
+
+
 def tiles(registers: int) -> tuple[list[tuple[int, int]], tuple[int, int]]:
     """Register tiles: [(rows, vectors)] of the product, widest first, and (rows, taps) of the weight gradient."""
     if registers < 32:
@@ -43,19 +46,23 @@ def tiles(registers: int) -> tuple[list[tuple[int, int]], tuple[int, int]]:
     return [(8, 3), (4, 6), (2, 8), (1, 8)], (4, 6)
 
 
-def source(dtype: str, vector_bytes: int, registers: int) -> str:
-    """The module for "float32" or "float64" with vectors of `vector_bytes`: `run` and `weight_grad`."""
+def source(dtype: str, vector_bytes: int, registers: int, paired: bool) -> str:
+    """The module for "float32" or "float64" with vectors of `vector_bytes`: `run` and `weight_grad`. With `paired` a
+    vector holds half a vector of each of two rows, and there is only `run`, by rows."""
     s = SCALAR[dtype]
     lanes = lanes_of(s, vector_bytes)
     rows, grad = tiles(registers)
     pack = _pack(s, lanes)
-    kernels = {(m, v): _tile(s, lanes, m, v) for m, full in rows for v in _parts(m, full)}
+    kernels = {(m, v): _tile(s, lanes, m, v, paired) for m, full in rows for v in _parts(m, full)}
+    if paired:
+        return module([pack, *kernels.values(), _run(s, lanes, rows, kernels, pack, True)], [s], [lanes]) + _INTRINSICS
     mo, mk = grad
-    dots = {(o, k): _dot(s, lanes, o, k) for o in sorted({mo, 1}) for k in sorted({mk, (mk + 1) // 2, 1})}
-    fns = [pack, *kernels.values(), *dots.values(), _run(s, lanes, rows, kernels, pack),
+    # a single row (depthwise) takes a 3 x 3 filter at once
+    shapes = [(mo, k) for k in {mk, (mk + 1) // 2, 1}] + [(1, k) for k in (9, 3, 1)]
+    dots = {(o, k): _dot(s, lanes, o, k) for o, k in shapes}
+    fns = [pack, *kernels.values(), *dots.values(), _run(s, lanes, rows, kernels, pack, False),
            _weight_grad(s, lanes, dots, pack)]
-    return module(fns, [s], [lanes]) + ("declare i64 @llvm.cttz.i64(i64, i1)\n"
-                                        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n")
+    return module(fns, [s], [lanes]) + _INTRINSICS
 
 
 def _parts(rows: int, vectors: int) -> tuple[int, ...]:
@@ -153,9 +160,9 @@ def _copy_even(f: Fn, s: str, lanes: int, src: str, dst: str, m: Value) -> None:
         f.masked_store(v, s, value, f.gep(s, dst, j), f.tail_mask(lanes, f.sub(count, j)), lanes)
 
 
-def _tile(s: str, lanes: int, rows: int, vectors: int) -> Fn:
+def _tile(s: str, lanes: int, rows: int, vectors: int, paired: bool = False) -> Fn:
     """out[r * pitch + j * out_step + p] = bias[r] + sum over k of w[r * w_row + w_offsets[k]] *
-    x[x_offsets[k] + j * x_step + p] for p < lanes, j < vectors."""
+    x[x_offsets[k] + j * x_step + p] for p < lanes, j < vectors; paired: for p < lanes / 2, j < 2 vectors."""
     f = Fn(f"tile_{rows}_{vectors}", [("ptr", "x"), ("i64", "x_step"), ("ptr", "w"), ("i64", "w_row"),
                                       ("ptr", "x_offsets"), ("ptr", "w_offsets"), ("i64", "taps"), ("ptr", "bias"),
                                       ("ptr", "out"), ("i64", "out_step"), ("i64", "pitch")], internal=True)
@@ -163,14 +170,20 @@ def _tile(s: str, lanes: int, rows: int, vectors: int) -> Fn:
     start = [f.splat(s, lanes, f.load(s, f.gep(s, "%bias", r))) for r in range(rows)]
     acc = [[f.var(v, start[r]) for _ in range(vectors)] for r in range(rows)]
     base = [f.gep(s, "%w", f.mul("%w_row", r)) for r in range(rows)]
-    steps = [f.mul("%x_step", j) for j in range(vectors)]
+    steps = [f.mul("%x_step", j) for j in range(vectors * (1 + paired))]
+    half = f"<{lanes // 2} x {s}>"
+    low, high = (", ".join(f"i32 {h * lanes // 2 + i}" for i in range(lanes // 2)) for h in (0, 1))
     with f.range(0, "%taps") as k:
         ahead = f.gep(s, "%x", f.load("i64", f.gep("i64", f.gep("i64", "%x_offsets", k), AHEAD)))
         for j in range(0, vectors * lanes, 64 // _size(s)):
             f.line(f"call void @llvm.prefetch.p0(ptr {f.gep(s, ahead, j)}, i32 0, i32 3, i32 1)")
         xp = f.gep(s, "%x", f.load("i64", f.gep("i64", "%x_offsets", k)))
         wo = f.load("i64", f.gep("i64", "%w_offsets", k))
-        xs = [f.load(v, f.gep(s, xp, step), _size(s)) for step in steps]
+        xs = [f.load(half if paired else v, f.gep(s, xp, step), _size(s)) for step in steps]
+        if paired:
+            both = ", ".join(f"i32 {i}" for i in range(lanes))
+            xs = [f.op(f"shufflevector {half} {a}, {half} {b}, <{lanes} x i32> <{both}>")
+                  for a, b in zip(xs[::2], xs[1::2], strict=True)]
         for r in range(rows):
             w = f.splat(s, lanes, f.load(s, f.gep(s, base[r], wo)))
             for j in range(vectors):
@@ -178,8 +191,13 @@ def _tile(s: str, lanes: int, rows: int, vectors: int) -> Fn:
             _pin(f, v, acc[r])
     for r in range(rows):
         for j in range(vectors):
-            at = f.add(f.mul("%pitch", r), f.mul("%out_step", j))
-            f.store(v, f.load(v, acc[r][j]), f.gep(s, "%out", at), _size(s))
+            value, row = f.load(v, acc[r][j]), f.mul("%pitch", r)
+            if not paired:
+                f.store(v, value, f.gep(s, "%out", f.add(row, f.mul("%out_step", j))), _size(s))
+                continue
+            for h, lane in enumerate((low, high)):
+                part = f.op(f"shufflevector {v} {value}, {v} poison, <{lanes // 2} x i32> <{lane}>")
+                f.store(half, part, f.gep(s, "%out", f.add(row, f.mul("%out_step", 2 * j + h))), _size(s))
     return f
 
 
@@ -288,7 +306,8 @@ def _release(f: Fn, slot: str) -> None:
     f.op(f"atomicrmw and ptr {busy}, i64 {mask} release")
 
 
-def _run(s: str, lanes: int, rows: list[tuple[int, int]], kernels: dict[tuple[int, int], Fn], pack: Fn) -> Fn:
+def _run(s: str, lanes: int, rows: list[tuple[int, int]], kernels: dict[tuple[int, int], Fn], pack: Fn,
+         paired: bool) -> Fn:
     """Tasks (image, group, slab): pack the slab, then all output rows of the group, phase by phase."""
     f = Fn("run", [("ptr", "t"), ("i64", "begin"), ("i64", "end")])
     g = {k: f.word("%t", i) for k, i in RUN.items() if k not in ("busy",)}
@@ -330,16 +349,19 @@ def _run(s: str, lanes: int, rows: list[tuple[int, int]], kernels: dict[tuple[in
                         w = f.gep(s, w0, f.mul(r, g["w_row"]))
                         b = f.select(biased, "ptr", f.gep(s, bias0, r), zeros)
                         y2 = f.gep(s, y1, f.mul(r, g["y_row"]))
-                        with f.when(by_rows), f.range(0, outer) as d, f.range(0, h["ow"], lanes) as c:
+                        together = 1 + paired
+                        with (f.when(by_rows), f.range(0, outer) as d,
+                              f.range(0, h["ow"], lanes // together) as c):
                             xd = f.gep(s, xbuf, f.add(f.mul(d, plane), c))
                             yd = f.gep(s, y2, f.add(f.mul(d, g["y_d"]), c))
                             at: Value = 0
                             for n in _parts(m, vectors):
-                                lo, at = at, f.add(at, f.mul(f.sdiv(f.sub(inner, at), n), n))
-                                with f.range(lo, at, n) as i:
+                                lines = n * together
+                                lo, at = at, f.add(at, f.mul(f.sdiv(f.sub(inner, at), lines), lines))
+                                with f.range(lo, at, lines) as i:
                                     f.call(kernels[m, n], f.gep(s, xd, f.mul(i, x_line)), x_line, w, g["w_row"], xo, wo,
                                            h["taps"], b, f.gep(s, yd, f.mul(i, y_line)), y_line, g["y_row"])
-                        with f.when(by_raster):
+                        with f.when("false" if paired else by_raster):
                             whole = f.mul(f.sdiv(f.add(span, lanes - 1), lanes), lanes)
                             at = 0
                             for n in _parts(m, vectors):
@@ -399,9 +421,9 @@ def _weight_grad(s: str, lanes: int, dots: dict[tuple[int, int], Fn], pack: Fn) 
                     at = f.add(f.mul(o, g["y_pitch"]), f.mul(f.add(f.mul(d, g["qh"]), i), g["qw"]))
                     copy_row(f, s, lanes, src, f.gep(s, yb, at), g["ow"])
             sizes_o = sorted({o for o, _ in dots}, reverse=True)
-            sizes_k = sorted({k for _, k in dots}, reverse=True)
             done: Value = 0
             for mo in sizes_o:
+                sizes_k = sorted((k for o, k in dots if o == mo), reverse=True)
                 upto = f.mul(f.sdiv(g["out_rows"], mo), mo)
                 with f.range(done, upto, mo) as o:
                     gy_o = f.gep(s, rasters, f.mul(o, g["y_pitch"]))

@@ -77,10 +77,10 @@ def build(name: str, source: Callable[..., str], *args: Any) -> Any:
 
 
 @cache
-def conv_library(dtype: str, width: int) -> Any:
-    """The convolution kernels with vectors of `width` bytes."""
+def conv_library(dtype: str, width: int, paired: bool = False) -> Any:
+    """The convolution kernels with vectors of `width` bytes, which hold parts of two rows if `paired`."""
     from rushlight.backends.cpu import conv_kernels
-    return build("conv", conv_kernels.source, dtype, width, registers())
+    return build("conv", conv_kernels.source, dtype, width, registers(), paired)
 
 
 def at(slices: Iterable[Any]) -> tuple[Any, ...]:
