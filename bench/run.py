@@ -27,6 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WORKLOADS = Path(__file__).resolve().with_name("workloads.py")
 BINDING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # would have every child compile our source anew, as no installed package is
 IMPORT_TIMER = "import time; t = time.perf_counter(); import {0}; print(time.perf_counter() - t)"
 
 
@@ -55,7 +56,7 @@ class Row:
 
 
 def environment(cache: str | None = None) -> dict[str, str]:
-    env = {k: v for k, v in os.environ.items() if k not in BINDING}
+    env = {k: v for k, v in os.environ.items() if k not in (*BINDING, NO_BYTECODE)}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [env.get("PYTHONPATH")])])
     if cache is not None:
         env["RUSHLIGHT_CACHE"] = cache
