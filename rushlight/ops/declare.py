@@ -111,24 +111,29 @@ class Operator:
     def __init__(self, kind: str, fn: Callable, *, name: str | None = None, ns: str | tuple[str, ...] = "torch", method: bool | str = False,
                  inplace: bool | str = False, operator: str | None = None, aliases: tuple[str, ...] = (), legacy: str | None = None,
                  old: dict[str, str] | None = None, result: Any = "same", prop: bool = False, returns: tuple[str, ...] | None = None,
-                 half: bool = True, check: Callable | None = None, exact: bool = False, out: bool | None = None,
-                 random: bool = False, domain: tuple[float, float] = (-3.0, 3.0), samples: Callable | None = None,
+                 half: bool = True, check: Callable | None = None, exact: bool = False, out: bool | str | None = None,
+                 random: bool = False, domain: tuple[float, float] = (-3.0, 3.0), numbers: bool = False, samples: Callable | None = None,
                  differentiable: bool = True, node: str | None = None, multi: bool = False, method_only: bool = False,
-                 public: bool = True, ints: bool = True, accumulate: bool = True, mutates: tuple[str, ...] = ()) -> None:
+                 public: bool = True, ints: bool = True, accumulate: bool = True, mutates: tuple[str, ...] = (), data_source: str | None = None) -> None:
         self.kind, self.fn = kind, fn
         self.name = name or fn.__name__
         self.ns = (ns,) if isinstance(ns, str) else ns
         self.method, self.inplace, self.operator, self.aliases, self.legacy = method, bool(inplace) or kind == "writes", operator, aliases, legacy
         self.inplace_argument = inplace == "argument"     # the function takes `inplace=False` after its other parameters
+        self.inplace_view = inplace == "view"             # `name_` makes the tensor itself the view
+        self.numbers = numbers                            # all operands may be numbers
         self.mutates = mutates                            # operands that the array function writes to
         self.keeps: tuple[str, ...] = ()
         self.old, self.result, self.prop, self.returns, self.half, self.check = old or {}, result, prop, returns, half, check
         self.exact, self.random, self.domain, self.sample_inputs, self.multi = exact, random, domain, samples, multi
         self.can_differentiate, self.method_only, self.public, self.ints = differentiable, method_only, public, ints
-        self.accumulate = accumulate
+        self.accumulate, self.data_source = accumulate, data_source
         self.params = params_of(fn)
         self.body = _positional(fn, self.params)
-        self.has_out = (kind in ("pointwise", "reduction", "structural", "creation") and not method_only) if out is None else out
+        self.has_out = (kind in ("pointwise", "reduction", "structural", "creation", "writes") and not method_only and ns != "Tensor") \
+            if out is None else bool(out)
+        # whether out= may be of another dtype: where elements are computed, but not where they are moved
+        self.out_dtype = out if isinstance(out, str) else "same" if kind in ("structural", "writes") else "cast"
         self.gradients: dict[str, Gradient] = {}
         self.joint: Gradient | None = None
         self.shape_rule: Callable | None = None

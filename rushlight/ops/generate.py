@@ -239,7 +239,8 @@ def _direct(op: Operator) -> list[str]:
     """The fast path of a record with an array function: tensors on plain CPU arrays of float32, float64 or int64 (of any dtype where
     the record is exact) go straight to it. Nothing where the record needs more than that."""
     tensors = [p for p in op.params if p.kind in ("tensor", "optional")]
-    if not tensors or op.returns or op.multi or op.params[0].kind != "tensor" or any(p.kind in ("operand", "list", "mask") for p in op.params):
+    several = op.multi and op.kind == "composite" and not op.gradients and op.joint is None
+    if not tensors or op.returns or op.multi and not several or op.params[0].kind != "tensor" or any(p.kind in ("operand", "list", "mask") for p in op.params):
         return []
     lines = ["    try:"]
     oks, rgs = [], []
@@ -277,6 +278,8 @@ def _direct(op: Operator) -> list[str]:
     lines.append("        finally: QUIETS.append(q)")
     for m in op.mutates:
         lines.append(f"        if {m} is not None: bump({m})")
+    if several:
+        return [*lines, "        return tuple([None if x is None else wrap(x) for x in r])"]
     lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
     lines.append("        t._node = t._grad = t._v = t._base = None")
     if has_gradient(op):
@@ -288,45 +291,6 @@ def _direct(op: Operator) -> list[str]:
 def _floats_pass(op: Operator) -> bool:
     """Whether float operands of one dtype need no check."""
     return op.check is None or getattr(op.check, "integers_only", False)
-
-
-def _quick(op: Operator) -> bool:
-    """Whether a structural record has a fast path: one result, tensors first of all, nothing that must not happen twice."""
-    tensors = [p for p in op.params if p.kind in ("tensor", "optional")]
-    return (op.returns is None and not op.multi and not op.random and bool(tensors) and tensors[0].kind == "tensor"
-            and all(p.kind in ("tensor", "optional", "plain", "dims", "number") for p in op.params))
-
-
-def _fast_structural(op: Operator) -> list[str]:
-    """The fast path of a structural record: plain CPU arrays of one float dtype go straight to the body. If it raises, the general path
-    runs it again and raises properly."""
-    tensors = [p for p in op.params if p.kind in ("tensor", "optional")]
-    first = tensors[0].name
-    args = ", ".join("a_" + p.name if p in tensors else p.name for p in op.params)
-    lines = [f"    if {'out is None' if op.has_out else 'True'}:", "        try:", f"            a_{first} = {first}._a; d = a_{first}.dtype; rg = {first}._rg",
-             f"            ok = (d is F32 or d is F64) and a_{first}.__class__ is ND"]
-    for p in tensors[1:]:
-        get = f"a_{p.name} = {p.name}._a; ok = ok and a_{p.name}.__class__ is ND{f' and a_{p.name}.dtype is d' if not op.exact else ''}; rg = rg or {p.name}._rg"
-        if p.kind == "optional":
-            lines += [f"            if {p.name} is None: a_{p.name} = None", f"            else: {get}"]
-        else:
-            lines.append("            " + get)
-    for p in op.params:
-        if p.kind == "number":
-            lines.append(f"            ok = ok and ({p.name}.__class__ is float or {p.name}.__class__ is int)")
-    lines.append("            if ok:")
-    if op.check is not None:
-        lines.append(f"                if CHECK({args}) is None:")
-        pad = "    "
-    else:
-        pad = ""
-    lines += [f"                {pad}r = quiet(BODY, {args})",
-              f"                {pad}t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False",
-              f"                {pad}t._node = t._grad = t._v = t._base = None"]
-    if has_gradient(op):
-        lines.append(f"                {pad}if rg: RECORD(t, {', '.join(p.name for p in op.params)})")
-    lines += [f"                {pad}return t", "        except FAST_ERRORS: pass"]
-    return lines
 
 
 def has_gradient(op: Operator) -> bool:
@@ -358,10 +322,9 @@ def _function(op: Operator) -> Callable:
         lines += _fast(op, "input", "        ", plain)
         env["UF"] = plain.ufunc
         env["EV"] = _evaluator(plain)
-    elif op.kind == "structural" and _quick(op):
-        lines += _fast_structural(op)
-        env["BODY"] = op.array or op.body
-        env["CHECK"] = op.check
+    elif op.kind == "structural" or op.kind == "composite" and op.array is not None:
+        lines += _direct(op)
+        env["ARRAY"], env["CHECK"] = op.array or op.body, op.check
     if op.has_out:
         lines.append("    if out is None: return RUN(OP, " + values + ")")
         lines.append("    return OUT(OP, " + values + ", out)")
@@ -454,7 +417,9 @@ def _dunder(op: Operator) -> Callable:
 
 def _rdunder(op: Operator) -> Callable:
     from . import execute
-    return make("def rdunder(self, other):\n    return BIN(OP, other, self)", "rdunder", OP=op, BIN=execute.binary)
+    lines = ["def rdunder(self, other):", "    if not isinstance(self, Tensor): raise TypeError(f\"this method is a Tensor's, not one of '{type(self).__name__}'\")",
+             "    return BIN(OP, other, self)"]
+    return make("\n".join(lines), "rdunder", OP=op, BIN=execute.binary)
 
 
 def _idunder(op: Operator) -> Callable:

@@ -9,10 +9,10 @@ import numpy as np
 
 from ..core.tensor import hooks
 
-__all__ = ["F32", "NATIVE", "f", "ints", "kernels", "legacy_reduction", "narrow", "row_kernels", "row_kernels_for", "warn", "wide"]
+__all__ = ["F32", "NATIVE", "f", "ints", "kernels", "legacy_reduction", "narrow", "reduced", "reduction_of", "row_kernels", "row_kernels_for", "warn", "wide"]
 
 F32, F64 = np.dtype("float32"), np.dtype("float64")
-NATIVE = 4096               # elements from which a generated kernel is quicker than several NumPy calls
+NATIVE = 1024               # elements from which a generated kernel is quicker than several NumPy calls
 _kernels: list[Any] = []
 
 
@@ -87,10 +87,23 @@ def ints(value: Any, n: int, name: str = "") -> tuple[int, ...]:
     return t
 
 
-def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """The reduction that the two old flags of losses meant; `reduction` itself where neither is given."""
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The reduction that the two old flags of losses meant; `reduction` itself where neither is given. ValueError for unknown ones."""
     if size_average is None and reduce is None:
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"{reduction} is not a valid value for reduction")
         return reduction
-    r = "none" if reduce is False else "sum" if size_average is False else "mean"
-    warn(f"size_average and reduce args will be deprecated, please use reduction='{r}' instead.")
+    return "none" if reduce is False else "sum" if size_average is False else "mean"
+
+
+def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """`reduction_of`, with the warning that the flags are old."""
+    r = reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        warn(f"size_average and reduce args will be deprecated, please use reduction='{r}' instead.")
     return r
+
+
+def reduced(loss: Any, reduction: str) -> Any:
+    """A tensor of losses, reduced."""
+    return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()

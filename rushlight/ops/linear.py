@@ -1,0 +1,152 @@
+"""Linear layers and attention."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core import dtype as D
+from .declare import composite
+from .nn_common import f, narrow, wide
+
+if TYPE_CHECKING:
+    from ..core.tensor import Tensor
+
+_blas: list[Any] = []
+
+
+def _gemm() -> Any:
+    """backends.cpu.blas.gemm, imported at the first product."""
+    if not _blas:
+        from ..backends.cpu.blas import gemm
+        _blas.append(gemm)
+    return _blas[0]
+
+
+def _linear_check(input: Any, weight: Any, bias: Any) -> None:
+    if not (input.dtype == weight.dtype and (bias is None or bias.dtype == weight.dtype)):
+        a, b = (input, weight) if input.dtype != weight.dtype else (bias, weight)
+        raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {_name(a)} and {_name(b)}")
+    if weight.ndim > 2 or weight.ndim == 0 or input.ndim == 0:
+        raise RuntimeError(f"linear: weight must have 1 or 2 dimensions and input at least 1, but got shapes {list(weight.shape)} and {list(input.shape)}")
+    if input.shape[-1] != weight.shape[-1]:
+        rows = math.prod(input.shape[:-1])
+        n = f"{weight.shape[-1]}x{weight.shape[0] if weight.ndim == 2 else 1}"
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({rows}x{input.shape[-1]} and {n}): "
+                           f"input of shape {list(input.shape)}, weight of shape {list(weight.shape)}")
+
+
+def _name(a: Any) -> str:
+    from .execute import _scalar_name
+    return _scalar_name(a.dtype if isinstance(a.dtype, D.dtype) else D.of(a.dtype))
+
+
+def _linear_array(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    if input.dtype is not weight.dtype or bias is not None and bias.dtype is not weight.dtype or weight.ndim != 2 or not input.ndim \
+            or input.shape[-1] != weight.shape[1]:
+        _linear_check(input, weight, bias)
+    to = input.dtype
+    if to.itemsize <= 2:
+        input, weight = wide(input), wide(weight)
+        bias = None if bias is None else wide(bias)
+    gemm = _gemm()
+    if weight.ndim == 1:
+        y = gemm(input.reshape(-1, weight.shape[0]), weight[:, None]).reshape(input.shape[:-1])
+    elif input.ndim == 2:
+        y = gemm(input, weight.T)
+    else:
+        y = gemm(input.reshape(-1, weight.shape[1]), weight.T).reshape(*input.shape[:-1], weight.shape[0])
+    if bias is not None:
+        if bias.ndim > 1 or bias.ndim and bias.shape[0] not in (1, y.shape[-1] if y.ndim else 1):
+            y = y + bias
+        else:
+            y += bias
+    return narrow(y, to)
+
+
+@composite(ns="nn.functional", exact=True, out=True)
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None):
+    """input @ weight.T + bias: input (..., in), weight (out, in) or (in,), bias (out,) or None."""
+    _linear_check(input, weight, bias)
+    y = f("matmul")(input, weight.t() if weight.dim() == 2 else weight)
+    return y if bias is None else y + bias
+
+
+def _linear_backward_array(grad: np.ndarray, needs: tuple, input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> tuple:
+    gemm = _gemm()
+    gx = gw = gb = None
+    g = wide(grad)
+    out = weight.shape[0] if weight.ndim == 2 else 1
+    g2 = g if g.ndim == 2 and weight.ndim == 2 else g.reshape(-1, out)
+    if needs[0]:
+        gx = narrow(gemm(g2, wide(weight).reshape(out, -1)), input.dtype)
+        if input.ndim != 2:
+            gx = gx.reshape(input.shape)
+    if needs[1]:
+        x = wide(input)
+        gw = narrow(gemm(g2.T, x if x.ndim == 2 else x.reshape(-1, x.shape[-1])), weight.dtype)
+        if weight.ndim == 1:
+            gw = gw.reshape(weight.shape)
+    if needs[2]:
+        gb = narrow(np.add.reduce(g2, 0) if bias.shape == (out,) else np.asarray(g.sum()).reshape(bias.shape), bias.dtype)  # type: ignore[union-attr]
+    return gx, gw, gb
+
+
+@composite(public=False, multi=True, exact=True)
+def _linear_backward(grad: Tensor, needs: tuple, input: Tensor, weight: Tensor, bias: Tensor | None):
+    w = weight if weight.dim() == 2 else weight.unsqueeze(0)
+    g = grad.reshape(-1, w.shape[0])
+    gx = f("mm")(g, w).reshape(input.shape) if needs[0] else None
+    gw = f("mm")(g.t(), input.reshape(-1, w.shape[1])).reshape(weight.shape) if needs[1] else None
+    gb = None
+    if needs[2]:
+        gb = g.sum(0) if bias.shape == (w.shape[0],) else g.sum().reshape(bias.shape)  # type: ignore[union-attr]
+    return gx, gw, gb
+
+
+_linear_backward.fast(_linear_backward_array)
+linear.fast(_linear_array)
+linear.backward(lambda grad, needs, input, weight, bias: _linear_backward(grad, needs, input, weight, bias))
+
+
+# --- attention ------------------------------------------------------------------------------------------------------
+@composite(ns="nn.functional", random=True)
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+                                 is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False):
+    """softmax(query @ key.T * scale + mask) @ value. Shapes (..., L, E), (..., S, E), (..., S, Ev); `scale` is 1 / sqrt(E) by default. A
+    boolean mask is True where attention takes part; `is_causal`: position i sees positions up to i; `enable_gqa`: groups of
+    query heads share a head of key and value."""
+    for name, t in (("query", query), ("key", key), ("value", value)):
+        if t.dim() < 2:
+            raise ValueError(f"Expected query, key, and value to all be  at least 2 dimensional, but got {name}.dim: {t.dim()} instead.")
+    if not query.dtype == key.dtype == value.dtype:
+        raise ValueError("Expected query, key, and value to have the same dtype, but got query.dtype: "
+                         f"{query.dtype} key.dtype: {key.dtype} and value.dtype: {value.dtype} instead.")
+    if attn_mask is not None and is_causal:
+        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    if enable_gqa:
+        q, k = query.shape[-3], key.shape[-3]
+        if k == 0 or q % k or value.shape[-3] != k:
+            raise RuntimeError("Number of heads in key and value must divide the number of heads in query")
+        if q != k:
+            key, value = key.repeat_interleave(q // k, -3), value.repeat_interleave(q // k, -3)
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None and query.shape[-1] else scale if scale is not None else 1.0
+    scores = f("matmul")(query * factor, key.transpose(-2, -1))
+    hidden = None
+    if is_causal:
+        n, m = scores.shape[-2:]
+        hidden = f("ones")((n, m), dtype=D.bool_, device=query.device).tril().logical_not()
+    elif attn_mask is not None and attn_mask.dtype is D.bool_:
+        hidden = attn_mask.logical_not()
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, -math.inf)
+    p = f("nn.functional.softmax")(scores, -1)
+    if hidden is not None and not is_causal:     # rows that see nothing give 0, not nan
+        p = p.masked_fill(hidden.all(-1, True), 0.0)
+    if dropout_p > 0.0:
+        p = f("nn.functional.dropout")(p, dropout_p, True)
+    return f("matmul")(p, value)
