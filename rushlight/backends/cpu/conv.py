@@ -332,7 +332,8 @@ class _Product:
         from rushlight.backends.cpu import conv_kernels as k
         self.words, self.keep, self.tasks, self.slot = words, keep, tasks, slot
         self.grain = max(1, min(tasks // _TASKS, _SMALL * tasks // max(work, 1)))
-        self.code = native.conv_library("float32" if item == 4 else "float64", width, paired).address("run")
+        kind, dtype = "run_paired" if paired else "run", np.dtype(f"f{item}")
+        self.code = native.conv_library(kind, dtype, width).address("run")
         self.at = [k.RUN[n] for n in ("x", "w", "bias", "y", "scratch", "n_slots")]
         words[k.RUN["slot_bytes"]] = slot
 
@@ -458,7 +459,7 @@ class _WeightGrad:
         self.words, self.keep, self.parts, self.slot = words, keep, parts, slot
         self.tasks = parts * groups
         self.grain = max(1, min(self.tasks // _TASKS, _SMALL * self.tasks // max(work, 1)))
-        self.code = native.conv_library("float32" if item == 4 else "float64", width).address("weight_grad")
+        self.code = native.conv_library("weight_grad", np.dtype(f"f{item}"), width).address("weight_grad")
         self.at = [k.GRAD[n] for n in ("x", "gy", "out", "scratch", "n_slots")]
         words[k.GRAD["slot_bytes"]] = slot
 

@@ -46,32 +46,32 @@ def tiles(registers: int) -> tuple[list[tuple[int, int]], tuple[int, int]]:
     return [(8, 3), (4, 6), (2, 8), (1, 8)], (4, 6)
 
 
-def source(dtype: str, vector_bytes: int, registers: int, paired: bool) -> str:
-    """The module for "float32" or "float64" with vectors of `vector_bytes`: `run` and `weight_grad`. With `paired` a
-    vector holds half a vector of each of two rows, and there is only `run`, by rows."""
+def source(kind: str, dtype: str, vector_bytes: int, registers: int) -> str:
+    """The module for "float32" or "float64" with vectors of `vector_bytes`. `kind` is "run" (the product), "run_paired"
+    (the same by rows, with half a vector of each of two rows in a vector) or "weight_grad"."""
     s = SCALAR[dtype]
     lanes = lanes_of(s, vector_bytes)
-    rows, grad = tiles(registers)
+    rows, (mo, mk) = tiles(registers)
     pack = _pack(s, lanes)
-    kernels = {(m, v): _tile(s, lanes, m, v, paired) for m, full in rows for v in _parts(m, full)}
-    if paired:
-        return module([pack, *kernels.values(), _run(s, lanes, rows, kernels, pack, True)], [s], [lanes]) + _INTRINSICS
-    mo, mk = grad
-    # a single row (depthwise) takes a 3 x 3 filter at once
-    shapes = [(mo, k) for k in {mk, (mk + 1) // 2, 1}] + [(1, k) for k in (9, 3, 1)]
-    dots = {(o, k): _dot(s, lanes, o, k) for o, k in shapes}
-    fns = [pack, *kernels.values(), *dots.values(), _run(s, lanes, rows, kernels, pack, False),
-           _weight_grad(s, lanes, dots, pack)]
-    return module(fns, [s], [lanes]) + _INTRINSICS
+    if kind == "weight_grad":
+        # a single row (depthwise) takes a 3 x 3 filter at once
+        shapes = [(mo, k) for k in {mk, (mk + 1) // 2, 1}] + [(1, k) for k in (9, 3, 1)]
+        dots = {(o, k): _dot(s, lanes, o, k) for o, k in shapes}
+        functions = [pack, *dots.values(), _weight_grad(s, lanes, dots, pack)]
+    else:
+        paired = kind == "run_paired"
+        kernels = {(m, v): _tile(s, lanes, m, v, paired) for m, full in rows for v in _parts(m, full)}
+        functions = [pack, *kernels.values(), _run(s, lanes, rows, kernels, pack, paired)]
+    return module(functions, [s], [lanes]) + _INTRINSICS
+
+
+def _size(s: str) -> int:
+    return 4 if s == "float" else 8
 
 
 def _parts(rows: int, vectors: int) -> tuple[int, ...]:
     """The numbers of vectors that a tile of `rows` rows exists for: what remains of a line goes to the smaller ones."""
     return (vectors, 2, 1) if rows >= 8 else (vectors, 1)
-
-
-def _size(s: str) -> int:
-    return 4 if s == "float" else 8
 
 
 def copy_row(f: Fn, s: str, lanes: int, src: str, dst: str, count: Value) -> None:

@@ -77,10 +77,10 @@ def build(name: str, source: Callable[..., str], *args: Any) -> Any:
 
 
 @cache
-def conv_library(dtype: str, width: int, paired: bool = False) -> Any:
-    """The convolution kernels with vectors of `width` bytes, which hold parts of two rows if `paired`."""
+def conv_library(kind: str, dtype: np.dtype, width: int) -> Any:
+    """The convolution kernels of a kind ("run", "run_paired", "weight_grad") with vectors of `width` bytes."""
     from rushlight.backends.cpu import conv_kernels
-    return build("conv", conv_kernels.source, dtype, width, registers(), paired)
+    return build("conv", conv_kernels.source, kind, KERNEL_DTYPES[dtype], width, registers())
 
 
 def at(slices: Iterable[Any]) -> tuple[Any, ...]:
