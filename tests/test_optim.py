@@ -82,13 +82,12 @@ def test_tensor_operators_give_the_same_numbers(name, options):
     _, arrays = cases.optimize(torch, name, options, "float64")
     params = cases.parameters(torch, "float64")
     optimizer = getattr(torch.optim, name)(params, **options, differentiable=True)
+    optimizer.defaults["differentiable"] = False      # in tensor operators, but not recorded: these are leaves
     for step in range(cases.STEPS):
         cases.set_gradients(torch, params, step)
         if step == 1:
             params[1].grad = None
-        with torch.no_grad():      # leaves that require grad may not be written in place while recording
-            optimizer.defaults["differentiable"] = False
-            optimizer.step()
+        optimizer.step()
     for p, q in zip(arrays, params, strict=True):
         close(q.detach().numpy(), p.detach().numpy(), "float64")
 
@@ -318,6 +317,28 @@ def test_differentiable_adam_has_the_derivative_of_its_formula():
     p.sum().backward()
     # the first step is p - lr g / (|g| + eps), whose derivative is -lr eps / (|g| + eps)^2
     close(g.grad.numpy(), -0.1 * 0.5 / (np.abs(x) + 0.5) ** 2, "float64")
+
+
+def test_recording_is_switched_on_by_the_optimizer():
+    x = torch.tensor([2.0], requires_grad=True)
+    p = x * 1.0
+    p.grad = torch.ones(1)
+    with torch.no_grad():
+        torch.optim.SGD([p], lr=0.5, differentiable=True).step()
+    assert p.grad_fn is not None and p.item() == 1.5
+    leaf = parameter([1.0])
+    leaf.grad = torch.ones(1)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        torch.optim.SGD([leaf], differentiable=True).step()
+
+
+def test_parameters_without_memory_are_stepped_in_shapes():
+    p = torch.nn.Parameter(torch.empty(3, 2, device="meta"))
+    p.grad = torch.empty(3, 2, device="meta")
+    optimizer = torch.optim.Adam([p], amsgrad=True)
+    optimizer.step()
+    assert optimizer.state[p]["exp_avg"].device.type == "meta"
+    assert optimizer.state[p]["step"].item() == 1.0
 
 
 def test_differentiable_and_foreach_exclude_each_other():

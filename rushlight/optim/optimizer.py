@@ -388,9 +388,19 @@ class ElementwiseOptimizer(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters that have a gradient, once. Returns `closure()`, evaluated first, if there is one."""
         loss = _evaluate_closure(closure)
+        if self.defaults.get("differentiable"):
+            with torch.enable_grad():
+                self._step_groups()
+        elif any([group.get("differentiable") for group in self.param_groups]):
+            with torch.no_grad():
+                self._step_groups()
+        else:
+            self._step_groups()
+        return loss
+
+    def _step_groups(self) -> None:
         for group in self.param_groups:
             self._step_group(group)
-        return loss
 
     def _gather(self, group: dict[str, Any]) -> tuple[list, list, list]:
         """(parameters, gradients, states) of the group's parameters that have a gradient."""

@@ -146,7 +146,9 @@ def apply_update(rule: Variant, tensors: Mapping[str, Sequence[Tensor]], scalars
     columns = [[t._a for t in tensors[name]] for name in rule.reads]
     for a in columns[0]:
         if a.__class__ is not ndarray:
-            return rule.tensors(tensors, numbers)
+            import rushlight as torch
+            with torch.no_grad():
+                return rule.tensors(tensors, numbers)
     for n in numbers:
         if type(n) is not float:
             numbers = tuple([float(n) for n in numbers])
