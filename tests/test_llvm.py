@@ -557,3 +557,32 @@ def test_the_general_path_alone(monkeypatch):
     with pytest.raises(TypeError, match="contiguous"):
         k("float32", a, np.empty((40, 30), np.float32).T)
     assert not kernels.multi_tensor({"x": x + 1}, ["x"])([[a]], [])
+
+
+def test_row_and_column_kernels_give_equal_bits_on_any_number_of_threads():
+    from rushlight.backends.cpu import threads
+    a, g, w = normal((1500, 700)), normal((1500, 700)), normal(700)
+    target = rng.integers(0, 700, 1500)
+    before = threads.num_threads()
+
+    def everything():
+        y, mean, rstd = row_kernels.layer_norm(a, w, w)
+        loss, lse = row_kernels.cross_entropy(a, target)
+        return [y, mean, rstd, *row_kernels.layer_norm_backward(g, a, mean, rstd, w), loss, lse, row_kernels.softmax(a),
+                gather.scatter_add_rows(np.zeros((700, 700), np.float32), target, g)]
+    try:
+        threads.set_num_threads(1)
+        one = everything()
+        threads.set_num_threads(2)
+        two = everything()
+    finally:
+        threads.set_num_threads(before)
+    for p, q in zip(one, two, strict=True):
+        np.testing.assert_array_equal(p, q)
+
+
+def test_deep_expressions():
+    e = x
+    for _ in range(3000):
+        e = e + 1
+    np.testing.assert_array_equal(kernels.pointwise(e, ["x"])(np.zeros(5, np.float32)), np.full(5, 3000, np.float32))

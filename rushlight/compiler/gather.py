@@ -82,7 +82,7 @@ def _library(dtype: str) -> jit.Library:
     w.do("ret void")
     m.functions["kernel"] = ("define void @kernel(ptr %words, i64 %begin, i64 %end) #0 {\nentry:\n"
                              + "\n".join(w.lines) + "\n}")
-    return jit.compile_ir(m.text())
+    return jit.compile_ir(m.text(), light=True)
 
 
 def scatter_add_rows(table: np.ndarray, index: np.ndarray, source: np.ndarray) -> np.ndarray:

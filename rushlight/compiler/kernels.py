@@ -210,7 +210,7 @@ class _PointwiseSpec:
             k = self._emit(m, "kernel", ["1"] * (len(self.dtypes) + len(self.out)), 1)
             entry.emit_entry(m, k, [b.name for b in k.buffers if b.name.endswith("!")])
             return m.text()
-        self._kept = jit.compile_ir(text, key=self._key("entry"))
+        self._kept = jit.compile_ir(text, key=self._key("entry"), light=True)
         self.fast = entry.builtin(self._kept, "kernel.entry", self.owner.name)
         return self.fast(*args)
 
@@ -241,7 +241,7 @@ class _PointwiseSpec:
     def _variant(self, inner: tuple[str, ...], rank: int) -> tuple[Kernel, int, jit.Library]:
         m = Module(self.owner.name)
         k = self._emit(m, "kernel", inner, rank)
-        library = jit.compile_ir(m.text, key=self._key(f"{rank}{''.join(inner)}"))
+        library = jit.compile_ir(m.text, key=self._key(f"{rank}{''.join(inner)}"), light=True)
         return k, library.address("kernel"), library
 
 
@@ -307,7 +307,7 @@ class MultiTensor:
             entry.emit_list_entry(m, k, list(self.outputs))
             return m.text()
         key = "|".join(("multi", llvm.fingerprint(), self._text, *self.reads, *dtypes, *self.scalars))
-        self._kept.append(jit.compile_ir(text, key=key))
+        self._kept.append(jit.compile_ir(text, key=key, light=True))
         return entry.builtin(self._kept[-1], "kernel.list", self.name)
 
 
@@ -349,7 +349,7 @@ class RowKernel:
             k = self.make(m, dtype)
             if entry.usable():
                 entry.emit_entry(m, k, self.written, self.roles)
-            found = self._kernels[dtype] = k, jit.compile_ir(m.text())
+            found = self._kernels[dtype] = k, jit.compile_ir(m.text(), light=True)
         return found
 
     def _entry(self, dtype: str) -> Callable[..., bool]:

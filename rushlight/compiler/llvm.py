@@ -3,7 +3,7 @@
     m = Module("step")
     k = m.pointwise("gelu", {"y": gelu_expr}, [Buffer("x", "float32"), Buffer("y", "float32")])
     s = m.row("softmax", [Buffer("x", "float32"), Buffer("y", "float32")], [Pass(...), Compute(...), Pass(...)])
-    library = jit.compile_ir(m.text())
+    library = jit.compile_ir(m.text(), light=True)
     library.address(k.symbol)
 
 **ABI.** Every kernel is `void k(void* words, int64 begin, int64 end)`: the form of a task of the thread pool

@@ -484,7 +484,7 @@ class Columns(Frame):
     """Reductions down the columns of a matrix: tiles of columns, `BLOCK // 2` rows at a time, sums folded in a
     scratch row."""
 
-    TILE = 512                      # columns of a tile: its scratch stays in the first-level cache
+    TILE = 128                      # columns of a tile: its scratch stays in the first-level cache
 
     def __init__(self, module: Module, symbol: str, buffers: Sequence[Buffer], reduces: Sequence[Reduce],
                  outputs: Mapping[str, Expr], rank: int, scalars: Sequence[tuple[str, str]], compute: str,
@@ -504,6 +504,7 @@ class Columns(Frame):
         wide = any(scalar.register_dtype(d) == "float64" for d in dtypes)
         lanes = max(2, self.module.vector_bytes // (8 if wide else 4))
         accs = [Accumulator(w, r, lanes, 1) for r in self.reduces]
+        cost = scalar.weight([r.expr for r in self.reduces]) + 1
         # scratch: for each reduction a row of folded sums (doubles; two for float64) or of combined values
         scratch = []
         for acc in accs:
@@ -546,12 +547,24 @@ class Columns(Frame):
                 far = w.op(f"add nsw i64 {r0}, {BLOCK // 2}")
                 r1 = w.call("llvm.smin.i64", "i64", [("i64", far), ("i64", rows)])
 
-                def vector(i: str, mask: str | None) -> None:
+                def several(i: str, mask: str | None, copies: int) -> None:
+                    """Down the rows of the block, `copies` vectors side by side: whole stretches of each row are read,
+                    because rows a power of two apart share their places in the cache."""
+                    at = [w.op(f"add nsw i64 {i}, {k * lanes}") if k else i for k in range(copies)]
+
                     def down(r: str, carried: list[str]) -> list[str]:
-                        ev = Evaluator(w, lanes, lambda n: self._leaf(n, base, r, i, lanes, mask, c0), self.compute)
-                        return [acc.combine(was, ev.to(ev(acc.r.expr), acc.dtype).text)
-                                for acc, was in zip(accs, carried, strict=True)]
-                    _, parts = loop(w, r0, r1, 1, [(acc.L.type, acc.start) for acc in accs], down, hint="down")
+                        new = []
+                        for k, c in enumerate(at):
+                            ev = Evaluator(w, lanes, lambda n, c=c: self._leaf(n, base, r, c, lanes, mask, c0), self.compute)
+                            new += [acc.combine(carried[k * len(accs) + a], ev.to(ev(acc.r.expr), acc.dtype).text)
+                                    for a, acc in enumerate(accs)]
+                        return new
+                    start = [(acc.L.type, acc.start) for acc in accs] * copies
+                    _, parts = loop(w, r0, r1, 1, start, down, hint="down")
+                    for k, c in enumerate(at):
+                        add(c, parts[k * len(accs):(k + 1) * len(accs)])
+
+                def add(i: str, parts: list[str]) -> None:
                     for acc, places, part in zip(accs, scratch, parts, strict=True):
                         was = self._scratch_load(acc, places, i)
                         new = acc.fold(was, part) if acc.blocked else [acc.combine(was[0], part)]
@@ -560,11 +573,12 @@ class Columns(Frame):
                                 self._scratch_store(acc, p, i, [v])
                         else:
                             self._scratch_store(acc, places[0], i, new)
-                self._span(width, lanes, vector)
+                wide = 1 if cost >= HEAVY else 4
+                self._span(width, lanes, several, wide)
                 return []
             loop(w, "0", rows, BLOCK // 2, [], rows_block, hint="rows")
 
-            def finish_vector(i: str, mask: str | None) -> None:
+            def finish_vector(i: str, mask: str | None, _: int) -> None:
                 values = {}
                 for acc, places in zip(accs, scratch, strict=True):
                     values[acc.r.name] = self._column_result(acc, self._scratch_load(acc, places, i), lanes)
@@ -579,20 +593,20 @@ class Columns(Frame):
 
         loop(w, "%begin", "%end", 1, [], tile, hint="tile")
         w.do("ret void")
-        cost = scalar.weight([r.expr for r in self.reduces]) + 1
         return self.module.add(self.kernel("columns", cost, self.TILE), w.lines)
 
-    def _span(self, width: str, lanes: int, body: Callable[[str, str | None], None]) -> None:
+    def _span(self, width: str, lanes: int, body: Callable[[str, str | None, int], None], copies: int = 1) -> None:
+        """body(i, None, copies) over whole groups of `copies` vectors of [0, width), body(i, mask, 1) over the rest."""
         w = self.w
 
         def main(i: str, _: list[str]) -> list[str]:
-            body(i, None)
+            body(i, None, copies)
             return []
 
         def rest(i: str, _: list[str]) -> list[str]:
-            body(i, tail_mask(w, i, width, lanes))
+            body(i, tail_mask(w, i, width, lanes), 1)
             return []
-        at, _ = loop(w, "0", width, lanes, [], main, whole=True, hint="main")
+        at, _ = loop(w, "0", width, lanes * copies, [], main, whole=True, hint="main")
         loop(w, at, width, lanes, [], rest, hint="rest")
 
     def _leaf(self, name: str, base: Mapping[str, str], r: str, i: str, lanes: int, mask: str | None, c0: str) -> Value:

@@ -202,18 +202,15 @@ def postorder(*roots: Expr) -> list[Expr]:
     """Every node once, operands before the nodes that use them."""
     seen: set[int] = set()
     out: list[Expr] = []
-
-    def visit(n: Expr) -> None:
-        if id(n) in seen:
-            return
-        seen.add(id(n))
-        for a in n.args:
-            if isinstance(a, Expr):
-                visit(a)
-        out.append(n)
-
-    for r in roots:
-        visit(r)
+    todo = [(r, False) for r in reversed(roots)]        # a stack of our own: fused expressions can be deep
+    while todo:
+        n, operands_done = todo.pop()
+        if operands_done:
+            out.append(n)
+        elif id(n) not in seen:
+            seen.add(id(n))
+            todo.append((n, True))
+            todo += [(a, False) for a in reversed(n.args) if isinstance(a, Expr)]
     return out
 
 
