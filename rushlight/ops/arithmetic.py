@@ -45,13 +45,13 @@ def _careful(check):
     return check
 
 
-@pointwise(method=True, inplace=True, operator="add", legacy="input, alpha, other", check=_careful(_check_alpha))
+@pointwise(method=True, numbers=True, inplace=True, operator="add", legacy="input, alpha, other", check=_careful(_check_alpha))
 def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
     """`input + alpha * other`, element by element, with broadcasting and type promotion."""
     return input + alpha * other
 
 
-@pointwise(method=True, inplace=True, operator="sub", aliases=("subtract",), legacy="input, alpha, other", check=_careful(_check_sub))
+@pointwise(method=True, numbers=True, inplace=True, operator="sub", aliases=("subtract",), legacy="input, alpha, other", check=_careful(_check_sub))
 def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
     """`input - alpha * other`, element by element."""
     return input - alpha * other
@@ -63,7 +63,7 @@ def rsub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
     return other - alpha * input
 
 
-@pointwise(method=True, inplace=True, operator="mul", aliases=("multiply",), old={"value": "other"})
+@pointwise(method=True, numbers=True, inplace=True, operator="mul", aliases=("multiply",), old={"value": "other"})
 def mul(input: Tensor | Number, other: Tensor | Number):
     """`input * other`, element by element."""
     return input * other
@@ -95,7 +95,7 @@ def _trunc_divide(x, y):
     return E.where((q < 0) & (q * y != x), q + 1, q)
 
 
-@pointwise(method=True, inplace=True, operator="truediv", aliases=("divide", "true_divide"), result=_div_dtypes, domain=(0.5, 3.0),
+@pointwise(method=True, numbers=True, inplace=True, operator="truediv", aliases=("divide", "true_divide"), result=_div_dtypes, domain=(0.5, 3.0),
            check=_careful(_check_div), old={"value": "other", "divisor": "other"})
 def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None):
     """`input / other`, element by element. Integers give the default float dtype, unless `rounding_mode` is "floor" or "trunc"."""
@@ -106,7 +106,7 @@ def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | 
     return input / other
 
 
-@pointwise(method=True, inplace=True, operator="floordiv", check=_careful(_check_zero), domain=(0.5, 3.0))
+@pointwise(method=True, numbers=True, inplace=True, operator="floordiv", check=_careful(_check_zero), domain=(0.5, 3.0))
 def floor_divide(input: Tensor | Number, other: Tensor | Number):
     """The floor of `input / other`."""
     return _floor_divide(input, other)

@@ -27,37 +27,37 @@ TEST = {"method": True, "inplace": True, "result": "bool", "differentiable": Fal
 
 
 @pointwise(operator="eq", old={"value": "other"}, **TEST)
-def eq(input: Tensor | Number, other: Tensor | Number):
+def eq(input: Tensor, other: Tensor | Number):
     """Whether the elements are equal."""
     return input == other
 
 
 @pointwise(operator="ne", aliases=("not_equal",), old={"value": "other"}, **TEST)
-def ne(input: Tensor | Number, other: Tensor | Number):
+def ne(input: Tensor, other: Tensor | Number):
     """Whether the elements differ."""
     return input != other
 
 
 @pointwise(operator="lt", aliases=("less",), check=_real_only, old={"value": "other"}, **TEST)
-def lt(input: Tensor | Number, other: Tensor | Number):
+def lt(input: Tensor, other: Tensor | Number):
     """Whether input < other."""
     return input < other
 
 
 @pointwise(operator="le", aliases=("less_equal",), check=_real_only, old={"value": "other"}, **TEST)
-def le(input: Tensor | Number, other: Tensor | Number):
+def le(input: Tensor, other: Tensor | Number):
     """Whether input <= other."""
     return input <= other
 
 
 @pointwise(operator="gt", aliases=("greater",), check=_real_only, old={"value": "other"}, **TEST)
-def gt(input: Tensor | Number, other: Tensor | Number):
+def gt(input: Tensor, other: Tensor | Number):
     """Whether input > other."""
     return input > other
 
 
 @pointwise(operator="ge", aliases=("greater_equal",), check=_real_only, old={"value": "other"}, **TEST)
-def ge(input: Tensor | Number, other: Tensor | Number):
+def ge(input: Tensor, other: Tensor | Number):
     """Whether input >= other."""
     return input >= other
 

@@ -47,6 +47,10 @@ def create(op: Operator, values: tuple) -> Tensor:
         meta = as_device(device).type == "meta"
     own = {k: (x.item() if isinstance(x, Tensor) and k != "input" and x.dim() == 0 else x) for k, x in v.items()
            if k not in ("dtype", "layout", "device", "requires_grad", "pin_memory")}
+    for p in op.params:
+        if p.annotation == "int" and own[p.name].__class__ is not int:
+            from .execute import as_int
+            own[p.name] = as_int(op, p, own[p.name])
     if "size" in own:
         for s in own["size"]:
             if s < 0:

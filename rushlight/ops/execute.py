@@ -42,6 +42,8 @@ def binary(op: Operator, a: Any, b: Any) -> Any:
     for x in (a, b):
         if not isinstance(x, (Tensor, int, float, complex, np.number, np.bool_, np.ndarray)):
             return NotImplemented
+    if not isinstance(a, Tensor) and op.params[0].kind == "tensor":
+        a = hooks.function("scalar_tensor")(_number(a), dtype=D.number_dtype(_number(a)), device=b.device)
     if isinstance(b, np.ndarray):
         b = hooks.function("from_numpy")(b) if b.ndim else b.item()
     elif isinstance(a, np.ndarray):
@@ -96,8 +98,19 @@ def arrays_of(op: Operator, values: tuple) -> tuple[list[Any], bool]:
                     raise TypeError(f"expected Tensor as element {i} in argument '{p.name}' of {op.name}(), but got {type(x).__name__}")
             v = [x._a for x in v]
             cpu = cpu and all(x.__class__ is ndarray for x in v)
+        elif p.annotation == "int" and v.__class__ is not int:
+            v = as_int(op, p, v)
         out.append(v)
     return out, cpu
+
+
+def as_int(op: Operator, p: Param, v: Any) -> int:
+    """An argument that must be an int: NumPy's ints and 0-dim integer tensors are taken too."""
+    if isinstance(v, Tensor) and v.numel() == 1 and v.dtype.category <= D.INTEGER:
+        return int(v.item())
+    if isinstance(v, (int, np.integer)) and not isinstance(v, bool):
+        return int(v)
+    raise bad_argument(op, p, v)
 
 
 def require_same_device(op: Operator, arrays: list[Any]) -> None:
@@ -220,6 +233,9 @@ def native(op: Operator, root: E.Expr, names: list[str], vals: list[Any], cnp: n
 
 def _run_pointwise(op: Operator, values: tuple) -> Tensor:
     arrays, cpu = arrays_of(op, values)
+    if not op.numbers and not any(isinstance(v, Tensor) for v in values):
+        raise TypeError(f"{op.name}() received an invalid combination of arguments - got ({', '.join(type(v).__name__ for v in values)}), but at least one "
+                        "operand must be a Tensor")
     if op.check is not None:
         r = op.check(*arrays)
         if r is not None:
@@ -627,6 +643,13 @@ def run_out(op: Operator, values: tuple, out: Any) -> Any:
         i = next((i for i, p in enumerate(op.params) if p.name == "dtype"), None)
         if i is not None and values[i] is None and out.dtype.category >= D.FLOAT:
             values = (*values[:i], out.dtype, *values[i + 1:])
+    if op.kind != "creation":
+        for o in outs:
+            if o._a.__class__ is ndarray:
+                check_overlap(o._a, op.name)
+                for x in flat:
+                    if isinstance(x, Tensor):
+                        check_partial_overlap(o._a, x._a, op.name)
     r = run(op, values)
     rs = r if isinstance(r, tuple) else (r,)
     if len(rs) != len(outs):
@@ -637,6 +660,9 @@ def run_out(op: Operator, values: tuple, out: Any) -> Any:
 
 
 def write_out(op: Operator, out: Tensor, r: Tensor) -> None:
+    if op.out_dtype == "same" and r.dtype is not out.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {C_NAMES.get(r.dtype.name, r.dtype.name)}, but got "
+                           f"{C_NAMES.get(out.dtype.name, out.dtype.name)} instead")
     if not can_cast(r.dtype, out.dtype):
         raise RuntimeError(f"result type {_scalar_name(r.dtype)} can't be cast to the desired output type {_scalar_name(out.dtype)}")
     a = out._a
@@ -656,6 +682,10 @@ def write_out(op: Operator, out: Tensor, r: Tensor) -> None:
         with np.errstate(all="ignore"):
             np.copyto(a, r._a, casting="unsafe")
     bump(out)
+
+
+C_NAMES = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long", "int32": "int", "int16": "short",
+           "int8": "signed char", "uint8": "unsigned char", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
 
 
 def _scalar_name(d: D.dtype) -> str:
@@ -714,7 +744,7 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
                                "use an out-of-place operation")
     a = t._a
     check_overlap(a, name)
-    if op.kind == "view":
+    if op.kind == "view" or op.inplace_view:
         return _inplace_view(op, t, values)
     before_write = _keep_operand(op, t) if recording else t
     if op.kind == "writes":
@@ -769,7 +799,7 @@ def _keep_operand(op: Operator, t: Tensor) -> Tensor:
 
 def _inplace_view(op: Operator, t: Tensor, values: tuple) -> Tensor:
     """`t_()`, `squeeze_()`, ...: the tensor itself becomes the view."""
-    v = _run_view(op, values)
+    v = _RUN[op.kind](op, values)
     if t._base is None and t.requires_grad and modes.grad or v._rg is True:
         t._node, t._rg = v._node, v._rg
     t._a = v._a

@@ -562,9 +562,18 @@ def _reduce_gradient(grad, needs, input, dim, index, src, reduce, include_self, 
         n = n.clamp(min=1)
         gi, gs = grad / n, (grad / n).gather(dim, index)
     elif reduce == "prod":
-        masked = f("where")(input == 0, f("ones_like")(input), input)
-        gi = grad * result / masked
-        gs = (grad * result).gather(dim, index) / src
+        # the product of the others: with one zero, what the product is without it; with several, nothing
+        one = f("ones_like")(input)
+        zero = (src == 0).to(src.dtype)
+        lead = (input == 0).to(input.dtype) if include_self else f("zeros_like")(input)
+        zeros = lead.scatter_add(dim, index, zero)
+        start = f("where")(input == 0, one, input) if include_self else f("scatter")(input, dim, index, 1)
+        rest = f("scatter_reduce")(start, dim, index, f("where")(src == 0, f("ones_like")(src), src), "prod")
+        whole = f("where")(zeros == 0, rest, f("zeros_like")(rest))
+        alone = f("where")(zeros == 1, rest, f("zeros_like")(rest))
+        gi = grad * f("where")(input == 0, alone, whole / f("where")(input == 0, one, input))
+        gs = grad.gather(dim, index) * f("where")(src == 0, alone.gather(dim, index),
+                                                  whole.gather(dim, index) / f("where")(src == 0, f("ones_like")(src), src))
     else:
         hit = (input == result).to(grad.dtype) if include_self else f("zeros_like")(input)
         picked = (src == result.gather(dim, index)).to(grad.dtype)
@@ -665,7 +674,11 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number):
     np.moveaxis(input, dim_of(input, dim), 0)[index.reshape(-1)] = value
 
 
-index_fill.gradient(input=lambda grad, dim, index: f("index_fill")(grad, dim, index, 0), value=lambda grad, dim, index: grad.index_select(dim, index).sum())
+def _distinct(index):
+    return wrap(np.unique(index._a))
+
+
+index_fill.gradient(input=lambda grad, dim, index: f("index_fill")(grad, dim, index, 0), value=lambda grad, dim, index: grad.index_select(dim, _distinct(index)).sum())
 
 
 # --- masks ----------------------------------------------------------------------------------------------------------------
@@ -738,6 +751,8 @@ T.masked_fill_ = lambda self, mask, value: execute.run_inplace(_masked_fill_into
 @writes(method=True, check=_mask_check, exact=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor):
     """The elements of `source`, in order, written where the mask (broadcast) holds."""
+    if source.dtype != input.dtype:
+        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {D.of(input.dtype).name} and {D.of(source.dtype).name}")
     m = np.broadcast_to(mask.astype(bool), input.shape)
     n = int(m.sum())
     if source.size < n:
@@ -801,6 +816,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None):
                            f"and {indices.dim()} dimensions for indices")
     d = dim_of(input._a, dim)
     a, b = list(input.shape), list(indices.shape)
+    if indices.numel() and indices._a.__class__ is ndarray and indices._a.min() < 0:
+        indices = f("where")(indices < 0, indices + a[d], indices)
     common = np.broadcast_shapes(tuple(n for k, n in enumerate(a) if k != d), tuple(n for k, n in enumerate(b) if k != d))
     sa, sb = list(common), list(common)
     sa.insert(d, a[d])

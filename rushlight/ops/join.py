@@ -417,15 +417,11 @@ def meshgrid(tensors: Tensors, *, indexing: str | None = None):
         indexing = "ij"
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f"torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}")
-    swap = indexing == "xy" and len(ts) >= 2
-    if swap:
-        ts[0], ts[1] = ts[1], ts[0]
+    if indexing == "xy" and len(ts) >= 2:
+        b, a, *rest = meshgrid.fn([ts[1], ts[0], *ts[2:]], indexing="ij")
+        return tuple(o.transpose(0, 1) for o in (a, b, *rest))
     shape = [t.numel() for t in ts]
-    out = [t.reshape([-1 if i == k else 1 for i in range(len(ts))]).expand(shape) for k, t in enumerate(ts)]
-    if swap:
-        out = [o.transpose(0, 1) for o in out]
-        out[0], out[1] = out[1], out[0]
-    return tuple(out)
+    return tuple(t.reshape([-1 if i == k else 1 for i in range(len(ts))]).expand(shape) for k, t in enumerate(ts))
 
 
 def _meshgrid(*tensors: Any, indexing: str | None = None) -> Any:

@@ -310,7 +310,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2):
     return mm(x, y).reshape([*sa, *sb])
 
 
-@composite(out=True)
+@composite(method=True, out=True)
 def kron(input: Tensor, other: Tensor):
     """The Kronecker product."""
     n = max(input.dim(), other.dim())

@@ -100,6 +100,8 @@ def _prod_shape(input, dim, keepdim, dtype):
 def _prod_gradient(grad, input, result, dim, keepdim):
     # the product of the others: by division where no element is 0, else by an exclusive product from both sides
     g = expand_reduced(grad, input.shape, dim, keepdim)
+    if input.dim() == 0:
+        return g
     if not bool((input == 0).any().item()):
         return g * expand_reduced(result, input.shape, dim, keepdim) / input
     x = input.reshape(-1) if dim is None else input.movedim(dim, -1)
@@ -425,12 +427,20 @@ def vector_norm(x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = Fa
     if ord == -float("inf"):
         return amin(a, () if dim is None else dim, keepdim)
     if ord == 0:
-        return (a != 0).to(a.dtype).sum(dim, keepdim)
+        return _norm0(a, dim, keepdim)
     if ord == 1:
         return a.sum(dim, keepdim)
     if ord == 2:
         return _norm2(a, dim, keepdim)
     return _norm_p(a, ord, dim, keepdim)
+
+
+@reduction(public=False, result="floating")
+def _norm0(input: Tensor, dim: Dims = None, keepdim: bool = False):
+    return fold("add", E.where(input != 0, 1.0, 0.0))
+
+
+_norm0.gradient(input=lambda grad, input_meta: f("zeros")(input_meta.shape, dtype=grad.dtype))
 
 
 @reduction(public=False, result="floating")

@@ -331,7 +331,7 @@ def _squeeze(input: Tensor, dim: tuple):
 _squeeze.gradient(input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 
 
-@d.composite(method=True, inplace=True)
+@d.composite(method=True, inplace="view")
 def squeeze(input: Tensor, dim: int | tuple | None = None):
     """Without the dimensions of size one, or without those of `dim` that are."""
     return _squeeze(input, normalize_dims(dim, input.dim(), "squeeze") if dim != () else ())
@@ -670,7 +670,7 @@ def _as_strided_gradient(grad, input_meta, size, stride, offset):
 _as_strided.gradient(input=_as_strided_gradient)
 
 
-@d.composite(method=True, inplace=True)
+@d.composite(method=True, inplace="view")
 def as_strided(input: Tensor, size: tuple, stride: tuple, storage_offset: int | None = None):
     """The view with these sizes, strides and offset in elements on the storage. RuntimeError outside the storage."""
     here = input.storage_offset()
