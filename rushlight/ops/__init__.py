@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "create", "copy", "index", "join", "sort", "matmul", "random",
-            "activation", "loss", "norm", "conv", "pool", "embedding", "linalg", "update")
+            "activation", "linear", "loss", "loss_class", "norm", "conv", "pool", "embedding", "linalg", "update")
 _loaded: list[bool] = []
 
 
