@@ -87,6 +87,9 @@ def test_out_and_in_place():
         poly(a.astype("complex64"), b)
     with pytest.raises(TypeError, match="takes arrays"):
         poly(a)
+    poly(a, b)
+    with pytest.raises(TypeError, match="no native form for y of dtype >f4"):
+        poly(a, b.astype(">f4"))
 
 
 def test_several_results_and_scalars():

@@ -30,7 +30,7 @@ __all__ = ["ROLES", "builtin", "emit_entry", "emit_list_entry", "grain_of", "pre
 ROLES = ("full", "row", "column", "one")
 """How a buffer lies to the kernel's (rows, n): an element each, a value a row, a value a column, a single value."""
 
-_DATA, _ND, _DIMS, _DESCR, _FLAGS, _TYPE_NUM = 16, 24, 32, 56, 64, 28
+_DATA, _ND, _DIMS, _DESCR, _FLAGS, _TYPE_NUM, _BYTE_ORDER = 16, 24, 32, 56, 64, 28, 26
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 _METH_FASTCALL = 0x80
 
@@ -66,6 +66,7 @@ def _check() -> bool:
     return (at(8, p) == id(np.ndarray) and at(_DATA, p) == a.__array_interface__["data"][0] and at(_ND, i) == 2
             and at(0, ctypes.c_int64, at(_DIMS, p)) == 2 and at(8, ctypes.c_int64, at(_DIMS, p)) == 3
             and descr == id(a.dtype) and at(_TYPE_NUM, i, descr) == a.dtype.num
+            and at(_BYTE_ORDER, ctypes.c_char, id(np.dtype(">f4"))) == b">"
             and at(_FLAGS, i) & 0x501 == 0x501 and not at(_FLAGS, i, id(a.T)) & 1)
 
 
@@ -161,9 +162,13 @@ array:
   %fp = getelementptr i8, ptr %a, i64 {_FLAGS}
   %f = load i32, ptr %fp
   %g = and i32 %f, %flags
+  %bp = getelementptr i8, ptr %d, i64 {_BYTE_ORDER}
+  %b = load i8, ptr %bp
   %c1 = icmp eq i32 %n, %num
   %c2 = icmp eq i32 %g, %flags
-  %c = and i1 %c1, %c2
+  %c3 = icmp ne i8 %b, {ord(">")}
+  %c4 = and i1 %c1, %c2
+  %c = and i1 %c3, %c4
   ret i1 %c
 no:
   ret i1 false

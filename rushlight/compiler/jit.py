@@ -185,14 +185,15 @@ class Library:
         return f"<Library {self.key[:12]} {', '.join(self._symbols)}>"
 
 
-def compile_ir(ir_text: str | Callable[[], str], key: str | None = None, opt: int = 3, light: bool = False) -> Library:
+def compile_ir(ir_text: str | Callable[[], str], key: str | None = None, opt: int = 3,
+               light: bool = False) -> Library:
     """Machine code for `ir_text`, whose external definitions become the symbols of the `Library`.
 
     `key` names the text: a caller that has a shorter unique name for its code (a graph's hash and the emitter's
     version) passes it, and `ir_text` may then be a function, called only when the code is neither loaded nor cached.
-    Without a key the text itself is the key. `opt` is 0 to 3. `light` runs only the passes that code written as vectors
-    in SSA form has use for (llvm.Module's): a tenth of the time of the usual pipeline. Raises ValueError for invalid IR, ImportError without
-    llvmlite, RuntimeError for an external symbol that cannot be found.
+    Without a key the text itself is the key. `opt` is 0 to 3. `light` runs only the passes that code written as
+    vectors in SSA form has use for (llvm.Module's): a tenth of the time of the usual pipeline. Raises ValueError for
+    invalid IR, ImportError without llvmlite, RuntimeError for an external symbol that cannot be found.
     """
     if not 0 <= opt <= 3:
         raise ValueError(f"compile_ir: opt must be 0 to 3, got {opt}")

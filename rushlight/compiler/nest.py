@@ -555,7 +555,8 @@ class Columns(Frame):
                     def down(r: str, carried: list[str]) -> list[str]:
                         new = []
                         for k, c in enumerate(at):
-                            ev = Evaluator(w, lanes, lambda n, c=c: self._leaf(n, base, r, c, lanes, mask, c0), self.compute)
+                            ev = Evaluator(w, lanes, lambda n, c=c: self._leaf(n, base, r, c, lanes, mask, c0),
+                                           self.compute)
                             new += [acc.combine(carried[k * len(accs) + a], ev.to(ev(acc.r.expr), acc.dtype).text)
                                     for a, acc in enumerate(accs)]
                         return new
