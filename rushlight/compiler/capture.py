@@ -1,0 +1,348 @@
+"""Capture: one call of a Python function, run for real while every operator is noted.
+
+While a capture is active the operators' fast paths are closed (`generate.G["ND"]`), so each call reaches `Capture.call`. The
+operator is executed eagerly (the first call's results are eager results) and a `Step` is noted on views of the memory that it
+read and wrote. Views themselves leave no step: a view is a geometry on a buffer. Composite operators are noted as what their
+bodies call. The backward pass and the optimizer's update run within the call and are noted like everything else.
+
+What cannot be replayed makes the capture fail, with a reason: reading a value into Python (`item()`, `bool()`, `numpy()`), results
+that still need a graph, tensors kept in places that a replay would not know of, side effects on modules, calls whose result
+differs from one time to the next.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..autograd.modes import modes
+from ..autograd.node import Node, next_seq
+from ..core import dtype as D
+from ..core.tensor import Tensor, bump
+from ..ops import execute, generate
+from ..ops import expr as E
+from ..ops.declare import Operator
+from .graph import Buffer, Graph, Scalar, Step, View
+
+__all__ = ["Capture", "CaptureError"]
+
+ndarray = np.ndarray
+
+
+class CaptureError(Exception):
+    """The call cannot be replayed; the text says why."""
+
+
+class _Never:
+    """No array is one of these: closes the fast paths."""
+
+
+def root_of(a: ndarray) -> ndarray:
+    from ..core.storage import root_of as f
+    return f(a)
+
+
+def address(a: ndarray) -> int:
+    return a.__array_interface__["data"][0]
+
+
+class Capture:
+    """The notes of one call."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.buffers: dict[int, Buffer] = {}        # id of the root array -> buffer
+        self.keep: list[Any] = []                   # everything that must stay alive, so that ids stay unique
+        self.made: list[tuple[Any, ndarray]] = []   # weak references to the tensors that operators made, and their arrays
+        self.reason: str | None = None
+        self.leaves: dict[int, tuple[Tensor, bool]] = {}    # leaves whose .grad was set afresh, and whether it was None at entry
+        self.depth = 0
+        self.gemm_body = None
+
+    # --- buffers ----------------------------------------------------------------------------------------------------
+    def buffer(self, a: ndarray, kind: str, tensor: Any = None) -> Buffer:
+        root = root_of(a)
+        b = self.buffers.get(id(root))
+        if b is None:
+            b = Buffer(len(self.graph.buffers), root.nbytes, kind, root, tensor)
+            self.graph.buffers.append(b)
+            self.buffers[id(root)] = b
+            self.keep.append(root)
+        if tensor is not None and b.tensor is None:
+            b.tensor = tensor
+        return b
+
+    def view(self, t: Any, kind: str = "external") -> View:
+        """The view that a tensor or array is; memory not seen before is external."""
+        a, tensor = (t._a, t) if isinstance(t, Tensor) else (t, None)
+        b = self.buffer(a, kind, tensor)
+        return View(b, a.dtype, a.shape, a.strides, address(a) - address(b.array) if a.size else 0)  # type: ignore[arg-type]
+
+    def new(self, t: Tensor) -> View:
+        """The view of a fresh result. An operator that hands back memory it did not make gives a view, not a result."""
+        self.made.append((weakref.ref(t), t._a))
+        return self.view(t, "temp")
+
+    def fail(self, reason: str) -> None:
+        if self.reason is None:
+            self.reason = reason
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+    def call(self, op: Operator, values: tuple, inplace: bool = False) -> Any:
+        """Run an operator and note it."""
+        if self.reason is not None:
+            return self._plain(op, values, inplace)
+        try:
+            if inplace:
+                return self._inplace(op, values)
+            return getattr(self, "_" + op.kind)(op, values)
+        except CaptureError as e:
+            self.fail(str(e))
+            return self._plain(op, values, inplace)
+
+    def _plain(self, op: Operator, values: tuple, inplace: bool) -> Any:
+        """The operator alone, unnoted."""
+        execute.capture[0] = None
+        try:
+            return execute.run_inplace(op, values) if inplace else execute.run(op, values)
+        finally:
+            execute.capture[0] = self
+
+    def _composite(self, op: Operator, values: tuple) -> Any:
+        if op.data_source:
+            r = self._plain(op, values, False)
+            self.keep.append(r)
+            return r
+        if not (op.gradients or op.joint):
+            return op.body(*values)
+        before, modes.grad = modes.grad, False
+        try:
+            r = op.body(*values)
+        finally:
+            modes.grad = before
+        if modes.grad and any(execute.rg(v) for v in values):
+            r = tuple(r) if isinstance(r, tuple) else r
+            op.derived("record")(r, *values)
+        return r
+
+    def _view(self, op: Operator, values: tuple) -> Any:
+        self.view(values[0])
+        return self._plain(op, values, False)
+
+    def _creation(self, op: Operator, values: tuple) -> Any:
+        t = self._plain(op, values, False)
+        v = self.new(t)
+        if op.random:
+            raise CaptureError(f"{op.name} as a random constructor is not captured yet")
+        a = t._a
+        if op.name.startswith("empty"):
+            return t
+        if op.name.split("_")[0] in ("zeros", "ones", "full") and a.size:
+            self.graph.add(Step("fill", op.name, {}, [v], value=a.reshape(-1)[0].item()))
+        else:
+            v.buffer.kind = "external"
+            v.buffer.tensor = t
+            self.keep.append(t)
+        return t
+
+    def _pointwise(self, op: Operator, values: tuple) -> Any:
+        t = self._plain(op, values, False)
+        inputs, expr, compute = self.expression(op, values)
+        v = self.new(t)
+        self.graph.add(Step("pointwise", op.name, inputs, [v], exprs={"out": expr}, shape=t._a.shape, compute=compute))
+        return t
+
+    def expression(self, op: Operator, values: tuple) -> tuple[dict[str, Any], E.Expr, str]:
+        """(inputs, expression, computing dtype) of a call of a pointwise record."""
+        arrays, _ = execute.arrays_of(op, values)
+        if op.check is not None:
+            r = op.check(*arrays)
+            if r is not None:
+                if any(isinstance(x, ndarray) and x is not y for x, y in zip(r, arrays, strict=True)):
+                    raise CaptureError(f"{op.name} prepares its operands outside of its expression")
+                arrays = list(r)
+        compute, result = execute.compute_dtypes(op, arrays)
+        cname = "float32" if compute.name in execute.HALF and not op.exact else compute.name
+        static, absent, inputs = [], [], {}
+        names: dict[str, E.Expr] = {}
+        for p, a, v in zip(op.params, arrays, values, strict=True):
+            if p.kind == "plain":
+                static.append(a)
+            elif a is None:
+                absent.append(p.name)
+            elif isinstance(a, ndarray):
+                inputs[p.name] = self.view(v)
+                want = "bool" if p.kind == "mask" else cname
+                if D.of(a.dtype).name != want:
+                    names[p.name] = E.cast(E.arg(p.name), want)
+            else:
+                names[p.name] = E.const(a)
+        expr = generate.trace(op, tuple(static), tuple(absent))
+        if names:
+            expr = E.substitute(expr, names)
+        for n in E.postorder(expr):
+            if n.op == "cast" and n.args[1] == "compute":
+                expr = _resolve_cast(expr, cname)
+                break
+        if D.of(result.np).name != cname and op.result != "bool":
+            expr = E.cast(expr, result.name)
+        return inputs, expr, cname
+
+    def _reduction(self, op: Operator, values: tuple) -> Any:
+        t = self._plain(op, values, False)
+        bound = dict(zip([p.name for p in op.params], values, strict=True))
+        x = bound["input"]
+        a = x._a
+        if op.array is not None:
+            return self._host(op, values, t)
+        dims = execute.normalize_dims(bound.get("dim"), a.ndim)
+        traced = tuple(E.arg("input") if isinstance(v, Tensor) and p.kind == "tensor" else v for p, v in zip(op.params, values, strict=True))
+        fold = op.body(*traced)
+        compute, result = execute.fold_dtypes(op, a, bound.get("dtype"))
+        cname = "float32" if compute.name in execute.HALF else compute.name
+        n = 1
+        for d in dims:
+            n *= a.shape[d]
+        if n == 0 or fold.combine in ("or", "and"):
+            return self._host(op, values, t)
+        m = E.const(fold.map)
+        if D.of(a.dtype).name != cname:
+            m = E.substitute(m, {"input": E.cast(E.arg("input"), cname)})
+        finish = None if fold.finish is None else E.const(fold.finish(E.arg("s"), n))
+        self.graph.add(Step("fold", op.name, {"input": self.view(x)}, [self.new(t)], combine=fold.combine, map=m, finish=finish, dims=dims,
+                            keepdim=bool(bound.get("keepdim", False)), n=n, compute=cname, result=result.name))
+        return t
+
+    def _structural(self, op: Operator, values: tuple) -> Any:
+        t = self._plain(op, values, False)
+        if op.random:
+            raise CaptureError(f"{op.name} draws random numbers and is not captured yet")
+        if op.name in ("clone", "to") and isinstance(t, Tensor):
+            self.graph.add(Step("copy", op.name, {"input": self.view(values[0])}, [self.new(t)]))
+            return t
+        if op.name in ("mm", "bmm", "linear") and t._a.dtype in (np.float32, np.float64):
+            return self._gemm(op, values, t)
+        return self._host(op, values, t)
+
+    def _gemm(self, op: Operator, values: tuple, t: Tensor) -> Any:
+        a, b = self.view(values[0]), self.view(values[1])
+        inputs: dict[str, Any] = {"a": a, "b": b}
+        if op.name == "linear":
+            n = a.shape[-1]
+            rows = t._a.size // t._a.shape[-1] if t._a.size else 0
+            if not a.contiguous or b.shape[-1] != n or len(b.shape) != 2 or not rows:
+                return self._host(op, values, t)
+            inputs["a"] = View(a.buffer, a.dtype, (rows, n), (n * a.dtype.itemsize, a.dtype.itemsize), a.offset)
+            inputs["b"] = View(b.buffer, b.dtype, b.shape[::-1], b.strides[::-1], b.offset)
+            out = self.new(t)
+            out = View(out.buffer, out.dtype, (rows, b.shape[0]), (b.shape[0] * out.dtype.itemsize, out.dtype.itemsize), out.offset)
+            if values[2] is not None:
+                inputs["bias"] = self.view(values[2])
+        else:
+            out = self.new(t)
+        self.graph.add(Step("gemm", op.name, inputs, [out]))
+        return t
+
+    def _writes(self, op: Operator, values: tuple) -> Any:
+        """The functional form of a record that writes: a copy, then the write."""
+        t = self._plain(op, values, False)
+        v = self.new(t)
+        self.graph.add(Step("copy", op.name, {"input": self.view(values[0])}, [v]))
+        self._host_write(op, (t, *values[1:]), v)
+        return t
+
+    def _args(self, values: Any) -> Any:
+        out: list[Any] = []
+        for x in values:
+            if isinstance(x, Tensor):
+                out.append(self.view(x))
+            elif isinstance(x, (list, tuple)) and any(isinstance(y, Tensor) for y in x):
+                out.append(type(x)(self._args(x)) if type(x) in (list, tuple) else self._args(x))
+            else:
+                out.append(x)
+        return out
+
+    def _host(self, op: Operator, values: tuple, t: Any) -> Any:
+        args = self._args(values)
+        outs = [x for x in (t if isinstance(t, tuple) else (t,)) if x is not None]
+        if len(outs) != len(t if isinstance(t, tuple) else (t,)):
+            raise CaptureError(f"{op.name} gives None among its results")
+        self.graph.add(Step("host", op.name, {}, [self.new(x) for x in outs], op=op, args=args, writes=False))
+        return t
+
+    def _host_write(self, op: Operator, values: tuple, target: View) -> None:
+        self.graph.add(Step("host", op.name + "_", {}, [target], op=op, args=self._args(values), writes=True))
+
+    def _inplace(self, op: Operator, values: tuple) -> Any:
+        t = values[0]
+        target = self.view(t)
+        inputs: Any = None
+        if op.kind == "pointwise":
+            inputs, expr, compute = self.expression(op, values)
+        elif op.kind == "view":
+            return self._plain(op, values, True)
+        elif op.kind == "composite":
+            raise CaptureError(f"the in-place form of {op.name} is not captured")
+        args = self._args(values)
+        r = self._plain(op, values, True)
+        if op.kind == "pointwise":
+            if D.of(t._a.dtype).name != (compute if op.result != "bool" else "bool"):
+                expr = E.cast(expr, D.of(t._a.dtype).name)
+            self.graph.add(Step("pointwise", op.name + "_", inputs, [target], exprs={"out": expr}, shape=target.shape, compute=compute))
+        elif op.kind == "writes" and op.name == "copy" and isinstance(args[1], View):
+            self.graph.add(Step("copy", "copy_", {"input": _broadcast(args[1], target.shape)}, [target]))
+        elif op.kind == "writes" and op.name in ("fill", "zero") and (op.name == "zero" or not isinstance(args[1], View)):
+            self.graph.add(Step("fill", op.name + "_", {}, [target], value=0 if op.name == "zero" else args[1]))
+        elif op.kind == "writes":
+            self.graph.add(Step("host", op.name + "_", {}, [target], op=op, args=args, writes=True))
+        else:
+            raise CaptureError(f"the in-place form of {op.name} is not captured")
+        return r
+
+    # --- what is not an operator ----------------------------------------------------------------------------------------
+    def update(self, variant: Any, tensors: Any, numbers: Callable[[], Any], count: int) -> None:
+        """An optimizer's update of lists of tensors; `numbers()` gives its scalars at run time."""
+        columns = {n: [self.view(t) for t in tensors[n]] for n in variant.reads}
+        outputs = [v for n in variant.outputs for v in columns[n]]
+        self.graph.add(Step("update", variant.name, {}, outputs, variant=variant, columns=columns, numbers=Scalar(numbers),
+                            tensors=[t for n in variant.outputs for t in tensors[n]]))
+
+
+def _broadcast(v: View, shape: tuple[int, ...]) -> View:
+    lead = len(shape) - len(v.shape)
+    if lead < 0:
+        v = View(v.buffer, v.dtype, v.shape[-lead:], v.strides[-lead:], v.offset)
+        lead = 0
+    strides = (0,) * lead + tuple(0 if n == 1 and m != 1 else s for n, m, s in zip(v.shape, shape[lead:], v.strides, strict=True))
+    return View(v.buffer, v.dtype, shape, strides, v.offset)
+
+
+def _resolve_cast(e: E.Expr, name: str) -> E.Expr:
+    new: dict[int, E.Expr] = {}
+    for n in E.postorder(e):
+        if n.op in ("arg", "const"):
+            new[id(n)] = n
+        elif n.op == "cast":
+            new[id(n)] = E.Expr("cast", new[id(n.args[0])], name if n.args[1] == "compute" else n.args[1])
+        else:
+            new[id(n)] = E.Expr(n.op, *[new[id(a)] if isinstance(a, E.Expr) else a for a in n.args])
+    return new[id(e)]
+
+
+class Spent(Node):
+    """The node of a result whose graph was freed within the compiled call."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.seq, self.next, self.saved, self.where = next_seq(), (), None, None
+
+    def backward(self, grad: Any, next: tuple) -> tuple:
+        from ..autograd.node import freed
+        raise freed()
+
+
+_ = (bump, _Never)
