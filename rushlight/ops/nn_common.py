@@ -66,7 +66,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """A warning at the user's line: the innermost frame outside Rushlight. Python shows it once for each."""
     import warnings
     frame = sys._getframe(1)
-    level = 1
+    level = 2
     while frame is not None and frame.f_globals.get("__name__", "").startswith("rushlight"):
         frame = frame.f_back  # type: ignore[assignment]
         level += 1
