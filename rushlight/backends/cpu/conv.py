@@ -27,6 +27,7 @@ Ints = int | Sequence[int]
 _L2 = 1 << 18            # bytes of packed input that a task keeps at hand
 _L2_GRAD = 5 << 17       # the same for the weight gradient, which packs gy too
 _TASKS = 8               # tasks wanted of a large problem, so that threads finish together
+_BYTES = np.dtype(np.uint8)
 _SMALL = 1 << 17         # multiply-adds below which a task is not split
 
 
@@ -322,6 +323,12 @@ def _base_words(names: dict[str, int], r: _Raster, size: Sequence[int], pad: Seq
     return words
 
 
+def _fill(words: np.ndarray, at: list[int], values: tuple[int, ...]) -> None:
+    view = memoryview(words)                 # a third of the cost of an assignment by an index array
+    for i, value in zip(at, values):
+        view[i] = value
+
+
 class _Product:
     """A ready `run` call: the words of its table, all but the addresses of the arrays."""
 
@@ -338,11 +345,10 @@ class _Product:
         words[k.RUN["slot_bytes"]] = slot
 
     def run(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, y: np.ndarray) -> None:
-        words, at = self.words.copy(), self.at
-        slots = native.slots(self.tasks)
-        scratch = native.empty((slots * self.slot + 64,), np.dtype(np.uint8))
-        words[at] = (native.address(x), native.address(w), 0 if bias is None else native.address(bias),
-                     native.address(y), native.address(scratch) + 63 & -64, slots)
+        words, slots = self.words.copy(), native.slots(self.tasks)
+        scratch = native.empty((slots * self.slot + 64,), _BYTES)
+        _fill(words, self.at, (native.address(x), native.address(w), 0 if bias is None else native.address(bias),
+                               native.address(y), native.address(scratch) + 63 & -64, slots))
         native.parallel_call(self.code, native.address(words), self.tasks, self.grain)
 
 
@@ -464,12 +470,11 @@ class _WeightGrad:
         words[k.GRAD["slot_bytes"]] = slot
 
     def run(self, gy: np.ndarray, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        words, at = self.words.copy(), self.at
-        slots = native.slots(self.tasks)
-        scratch = native.empty((slots * self.slot + 64,), np.dtype(np.uint8))
+        words, slots = self.words.copy(), native.slots(self.tasks)
+        scratch = native.empty((slots * self.slot + 64,), _BYTES)
         out = native.empty((self.parts, *shape), x.dtype)
-        words[at] = (native.address(x), native.address(gy), native.address(out),
-                     native.address(scratch) + 63 & -64, slots)
+        _fill(words, self.at, (native.address(x), native.address(gy), native.address(out),
+                               native.address(scratch) + 63 & -64, slots))
         native.parallel_call(self.code, native.address(words), self.tasks, self.grain)
         if self.parts == 1:
             return out[0]
