@@ -36,7 +36,7 @@ _WHERE = {
                     "preserve_format", "channels_last", "channels_last_3d"),
     "core.random": ("Generator", "default_generator", "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"),
     "core.printing": ("set_printoptions",),
-    "core.storage": ("UntypedStorage", "TypedStorage", "FloatStorage", "DoubleStorage", "HalfStorage", "LongStorage", "IntStorage", "ShortStorage",
+    "core.storage": ("Storage", "StorageBase", "UntypedStorage", "TypedStorage", "FloatStorage", "DoubleStorage", "HalfStorage", "LongStorage", "IntStorage", "ShortStorage",
                      "CharStorage", "ByteStorage", "BoolStorage", "BFloat16Storage", "ComplexFloatStorage", "ComplexDoubleStorage"),
     "core.names": ("is_tensor", "is_storage", "is_floating_point", "is_complex", "is_signed", "is_nonzero", "numel", "can_cast",
                    "set_default_tensor_type", "_set_default_tensor_type_", "set_default_device", "get_default_device", "get_num_threads",
@@ -47,13 +47,15 @@ _WHERE = {
                    "DoubleTensor", "HalfTensor", "LongTensor", "IntTensor", "ShortTensor", "CharTensor", "ByteTensor", "BoolTensor",
                    "BFloat16Tensor", "is_neg", "is_conj", "_assert", "_is_grad_enabled"),
     "autograd.modes": ("no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled",
-                       "is_anomaly_enabled", "set_anomaly_enabled"),
+                       "is_anomaly_enabled"),
     "serialization": ("save", "load"),
     "compiler": ("compile",),
 }
+# modules that PyTorch has under another name
+_ELSEWHERE = {"storage": "core.storage", "_tensor": "core.tensor", "random": "core.random"}
 _NAMES = {n: m for m, ns in _WHERE.items() for n in ns}
-_SUBMODULES = ("nn", "optim", "autograd", "utils", "linalg", "fft", "special", "random", "serialization", "compiler", "alias", "cli", "ops", "core",
-               "backends", "version", "cuda", "storage", "functional", "testing", "_tensor", "_utils", "return_types", "types", "multiprocessing",
+_SUBMODULES = ("nn", "optim", "autograd", "utils", "linalg", "fft", "special", "serialization", "compiler", "alias", "cli", "ops", "core",
+               "backends", "version", "cuda", "functional", "testing", "_utils", "return_types", "types", "multiprocessing",
                "distributions", "jit", "amp", "sparse", "onnx", "hub", "distributed", "profiler", "legacy", "library", "func", "export", "quantization")
 
 
@@ -61,6 +63,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
     if name in _NAMES:
         value = getattr(import_module("." + _NAMES[name], __name__), name)
+    elif name in _ELSEWHERE:
+        value = import_module("." + _ELSEWHERE[name], __name__)
     elif name in _SUBMODULES:
         try:
             return import_module("." + name, __name__)
