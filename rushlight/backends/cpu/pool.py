@@ -40,7 +40,8 @@ def _like(value: int | Sequence[int] | None, kernel: Sequence[int], default: Seq
 
 @lru_cache(maxsize=1024)
 def pool_output_shape(spatial: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...],
-                      padding: tuple[int, ...], dilation: tuple[int, ...], ceil_mode: bool, channels: int | None = None) -> tuple[int, ...]:
+                      padding: tuple[int, ...], dilation: tuple[int, ...], ceil_mode: bool,
+                      channels: int | None = None) -> tuple[int, ...]:
     """Output sizes: (I + 2 p - d (k - 1) - 1) / s + 1, rounded down, or up with `ceil_mode` unless the last window
     would start beyond the input and its left padding. Raises PyTorch's RuntimeErrors (`channels` appears in one)."""
     if any(k <= 0 for k in kernel):
