@@ -106,6 +106,15 @@ def test_error_of_functions_of_two_arguments(op, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_one_plus_erf(dtype):
+    x = np.concatenate([np.linspace(-7, 7, 100_001), [0.0, -0.0, 1e-40, np.inf, -np.inf, np.nan]]).astype(dtype)
+    y = kernels.pointwise(1 + E.erf(E.arg("x")), ["x"])(x)
+    ref = sp.erfc(-x.astype(np.float64))
+    assert np.max(np.abs(y - ref)[:-1]) <= 2 * np.finfo(dtype).eps
+    assert np.isnan(y[-1]) and y[-2] == 0 and y[-3] == 2 and y[-5] == 1 and not y[x < -6.5].any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", ["logaddexp", "logaddexp2"])
 def test_logaddexp(op, dtype):
     rng = np.random.default_rng(3)

@@ -259,8 +259,20 @@ class Evaluator:
                 v = done[id(n.args[0])]
                 done[id(n)] = self.to(v if isinstance(v, Value) else self._number(v, dtype), dtype)
             else:
-                done[id(n)] = self._apply(n.op, [done[id(a)] for a in n.args])
+                done[id(n)] = self._one_plus_erf(n) or self._apply(n.op, [done[id(a)] for a in n.args])
         return done[id(root)]
+
+    def _one_plus_erf(self, n: Expr) -> Value | None:
+        """The normal distribution's kernel has a cheaper form as a whole."""
+        if n.op != "add":
+            return None
+        a, b = n.args if n.args[0].op == "const" else n.args[::-1]
+        if a.op != "const" or a.args[0] != 1 or b.op != "erf":
+            return None
+        u = self._done[id(b.args[0])]
+        if not isinstance(u, Value) or u.dtype not in _FLOATS:
+            return None
+        return Value(vecmath.one_plus_erf(self.L(u.dtype), u.text), u.dtype)
 
     def _number(self, v: Any, dtype: str | None) -> Value:
         if dtype is None:

@@ -1,8 +1,7 @@
 """Fits the polynomials of rushlight/compiler/vecmath.py and prints them as Python tuples (needs mpmath).
 
-Each is a Chebyshev interpolation (mpmath.chebyfit), within a small factor of the minimax polynomial, of a smooth
-function that is left when the leading terms, which must be exact, are taken away. Coefficients are from the highest
-power down.
+Each is a Chebyshev interpolation (mpmath.chebyfit), within a small factor of the minimax polynomial, of a smooth function
+that is left when the leading terms, which must be exact, are taken away. Coefficients are from the highest power down.
 """
 import struct
 import sys
@@ -19,6 +18,32 @@ def f32(v):
 def fit(f, lo, hi, degree):
     eps = mpf(10) ** -20
     return mp.chebyfit(lambda x: f(x if abs(x) > eps else eps), [mpf(lo), mpf(hi)], degree + 1, error=True)
+
+
+def fit_weighted(f, weight, lo, hi, degree, iterations=40):
+    """Lawson's iteration: the polynomial whose largest weighted error is least, by reweighted least squares."""
+    lo, hi, count = mpf(lo), mpf(hi), 10 * degree + 60
+    xs = [lo + (hi - lo) * (1 - mp.cos(mp.pi * (2 * k + 1) / (2 * count))) / 2 for k in range(count)]
+    fs, ws, lam = [f(x) for x in xs], [weight(x) for x in xs], [mpf(1) / count] * count
+    powers = [[(2 * x - lo - hi) ** k / (hi - lo) ** k for k in range(degree + 1)] for x in xs]
+    for _ in range(iterations):
+        a, b = mp.matrix(degree + 1, degree + 1), mp.matrix(degree + 1, 1)
+        for row, y, w, share in zip(powers, fs, ws, lam, strict=True):
+            for k in range(degree + 1):
+                b[k] += share * w**2 * row[k] * y
+                for j in range(degree + 1):
+                    a[k, j] += share * w**2 * row[k] * row[j]
+        c = mp.lu_solve(a, b)
+        errors = [abs(sum(c[k] * row[k] for k in range(degree + 1)) - y) * w
+                  for row, y, w in zip(powers, fs, ws, strict=True)]
+        mean = sum(share * e for share, e in zip(lam, errors, strict=True))
+        lam = [share * e / mean for share, e in zip(lam, errors, strict=True)]
+    poly = [mpf(0)]                   # from powers of (2 x - lo - hi) / (hi - lo) to powers of x
+    for k in range(degree, -1, -1):
+        low = [v * (-(lo + hi) / (hi - lo)) for v in poly] + [mpf(0)]
+        poly = [p + q for p, q in zip(low, [mpf(0), *[v * 2 / (hi - lo) for v in poly]], strict=True)]
+        poly[0] += c[k]
+    return poly[degree::-1], max(errors)
 
 
 def q_exp(r):                     # e^r = 1 + r + r^2 Q(r)
@@ -63,6 +88,10 @@ def log2_erfc(a):                 # erf(a) = 1 - 2^P(a) on [0.9, 4]
     return mp.log(mp.erfc(a), 2)
 
 
+def q_erf2(a):                    # erf(a) = 1 - 2^(a Q(a))
+    return mp.log(mp.erfc(a), 2) / a
+
+
 def q_exp2(r):                    # 2^r = 1 + r Q(r)
     return (mp.mpf(2) ** r - 1) / r
 
@@ -73,16 +102,21 @@ JOBS = [
     ("SIN32", q_sin, 0, 0.6169, 2), ("COS32", q_cos, 0, 0.6169, 2),
     ("SIN64", q_sin, 0, 0.6169, 5), ("COS64", q_cos, 0, 0.6169, 5),
     ("ERF32", q_erf, 0, 0.81, 5), ("LOG2ERFC32", log2_erfc, 0.9, 4.0, 8), ("EXP2_32", q_exp2, -0.5, 0.5, 4),
+    ("EXP2_32_LONG", q_exp2, -0.5, 0.5, 5),
     ("ERF64", q_erf, 0, 1.0, 12), ("ERFCX64", erfcx_t, -0.61, 0.87, 23),
-    ("TANH32", q_tanh, 0, 0.37, 4),
+    ("ERFQ32", q_erf2, 1e-6, 3.95, 7), ("TANH32", q_tanh, 0, 0.37, 4),
     ("ASIN64", q_asin, 0, 0.25, 12), ("ATAN64", q_atan, 0, 0.1716, 11),
 ]
+
+WEIGHTS = {                           # errors that count relative to erf(a)
+    "ERFQ32": lambda a: a * mp.log(2) * mp.erfc(a) / mp.erf(a),
+}
 
 for name, f, lo, hi, degree in JOBS:
     if len(sys.argv) > 1 and name not in sys.argv[1:]:
         continue
-    poly, error = fit(f, lo, hi, degree)
-    single = name.endswith("32")
+    poly, error = fit_weighted(f, WEIGHTS[name], lo, hi, degree) if name in WEIGHTS else fit(f, lo, hi, degree)
+    single = "32" in name
     values = [f32(c) if single else float(c) for c in poly]
     print(f"# fitted on [{lo}, {hi}], error {float(error):.1e}")
     print(f"{name} = ({', '.join(map(repr, values))})")
