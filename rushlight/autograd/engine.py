@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import describe
 from ..core.tensor import Tensor, bump, hooks, ndarray, wrap
 from .modes import modes
@@ -20,6 +22,7 @@ from .node import AccumulateGrad, Node, Output, RemovableHandle, edge
 __all__ = ["backward", "grad", "run", "accumulate"]
 
 _seq = attrgetter("seq")
+capturing: list[Any] = [None]    # execute.capture: while a capture is active everything goes through operators
 
 
 def _op(name: str) -> Any:
@@ -44,8 +47,7 @@ def accumulate(t: Tensor, g: Tensor) -> None:
         t._grad = _op("add")(old, g)
     else:
         a = old._a
-        if a.__class__ is ndarray and a.dtype is g._a.dtype and a.shape == g._a.shape and a.flags.writeable:
-            import numpy as np
+        if a.__class__ is ndarray and not capturing[0] and a.dtype is g._a.dtype and a.shape == g._a.shape and a.flags.writeable:
             with np.errstate(all="ignore"):
                 np.add(a, g._a, out=a)
             bump(old)
@@ -200,7 +202,8 @@ def _roots(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
                                    "pass gradient= of that shape, or reduce it first, e.g. .sum())")
             if not t.dtype.is_floating_point:
                 raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {t.dtype!r}")
-            g = _op("ones_like")(t.detach())
+            a = t._a
+            g = wrap(np.ones(a.shape, a.dtype)) if a.__class__ is ndarray and not capturing[0] else _op("ones_like")(t.detach())
         else:
             if not isinstance(g, Tensor):
                 raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")

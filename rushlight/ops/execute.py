@@ -113,6 +113,14 @@ def as_int(op: Operator, p: Param, v: Any) -> int:
     raise bad_argument(op, p, v)
 
 
+def _share_capture() -> None:
+    from ..autograd import engine
+    engine.capturing = capture
+
+
+_share_capture()
+
+
 def require_same_device(op: Operator, arrays: list[Any]) -> None:
     kinds = {x.__class__ for y in arrays for x in (y if isinstance(y, list) else [y])
              if isinstance(x, (ndarray, MetaArray)) and x.ndim}
@@ -393,6 +401,8 @@ def _run_reduction(op: Operator, values: tuple) -> Tensor:
 def expand_reduced(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Tensor:
     """A gradient of a reduction's result as a view of the operand's shape."""
     f = hooks.function
+    if g._a.ndim == 0:
+        return f("expand")(g, shape)
     dims = normalize_dims(dim, len(shape))
     if not keepdim and g._a.ndim != len(shape):
         g = f("reshape")(g, tuple(1 if i in dims else n for i, n in enumerate(shape)))
@@ -433,6 +443,13 @@ def fold_gradient(op: Operator) -> Gradient:
 
     probe = trace_fold(op, tuple(E.arg("input") if p.kind == "tensor" else 2.0 if p.kind == "number" else None for p in op.params))[0]
     needs_input = "input" in E.inputs_of(E.derivative(probe.map, "input", E.arg("grad")))
+    if probe.map.op == "arg" and probe.finish is None and not numbers:   # a plain sum: its gradient is the gradient, expanded
+        names = [n for n in names if n in ("dim", "keepdim")]
+
+        def plain(grad: Any, input_meta: Any, dim: Any = None, keepdim: bool = False) -> Any:
+            gd = expand_reduced(grad, input_meta.shape, dim, keepdim)
+            return gd if gd._a.dtype == input_meta.array_dtype else gd.to(input_meta.dtype)
+        return Gradient(plain, ("grad", "input_meta", *names))
     reads = ("grad", "input_meta", *(["input"] if needs_input else []), *[n for n in names if n in ("dim", "keepdim") or n in numbers])
     return Gradient(formula, reads)
 

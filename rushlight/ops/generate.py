@@ -229,7 +229,7 @@ def _fast(op: Operator, self_name: str, indent: str, plain: Plain, dunder: bool 
     if has_gradient(op):
         values = ", ".join(p.name for p in op.params) if not dunder else ", ".join(
             p.name if p in plain.tensors else _default(p) for p in op.params)
-        lines.append(f"        if rg: RECORD(t, {values})")
+        lines.append(f"        if rg: RECORD[0](t, {values})")
     lines.append("        return t")
     lines.append("except FAST_ERRORS: pass")
     return [indent + x for x in lines]
@@ -283,7 +283,7 @@ def _direct(op: Operator) -> list[str]:
     lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
     lines.append("        t._node = t._grad = t._v = t._base = None")
     if has_gradient(op):
-        lines.append(f"        if rg: RECORD(t, {values}{''.join(', k_' + k for k in op.keeps)})")
+        lines.append(f"        if rg: RECORD[0](t, {values}{''.join(', k_' + k for k in op.keeps)})")
     lines.append("        return t")
     return lines
 
@@ -298,11 +298,13 @@ def has_gradient(op: Operator) -> bool:
                                      or op.kind == "pointwise" and op.result not in ("bool", "int64"))
 
 
-def _late(op: Operator, key: str) -> Callable:
-    """A derived function that is made at the first call."""
+def _late(op: Operator, key: str) -> list[Callable]:
+    """A cell with a derived function that is made at the first call."""
     def late(*args: Any) -> Any:
-        return op.derived(key)(*args)
-    return late
+        cell[0] = op.derived(key)
+        return cell[0](*args)
+    cell: list[Callable] = [late]
+    return cell
 
 
 def _function(op: Operator) -> Callable:

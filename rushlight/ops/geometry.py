@@ -131,6 +131,11 @@ def restride(a: Any, g: Geometry) -> Any:
     """The view of an array with geometry `g`, whose offset counts from the first element of `a`. Never outside the memory of `a`'s
     storage: RuntimeError."""
     n = a.dtype.itemsize
+    if a.__class__ is np.ndarray and a.flags.c_contiguous and g.offset >= 0:
+        try:  # NumPy checks the bounds; what lies outside of `a` may still be inside its storage
+            return np.ndarray(g.shape, a.dtype, a, g.offset * n, tuple([s * n for s in g.stride]))
+        except (ValueError, TypeError):
+            pass
     if a.__class__ is MetaArray:
         return MetaArray(g.shape, a.dtype, tuple(s * n for s in g.stride), a.offset + g.offset * n)
     if g.numel == 0:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..backends.meta import MetaArray
 from ..core import dtype as D
+from ..core.tensor import Size
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, view_of, wrap
 from . import declare as d
@@ -100,17 +101,29 @@ def _view_method(self: Tensor, *size: Any, **kw: Any) -> Any:
             if s.__class__ is not int:
                 size = sizes(size, "view")
                 break
-    a = self._a
-    if self._rg is False and a.__class__ is ND_ and a.flags.c_contiguous and execute.capture[0] is None:
-        try:
-            return view_of(a.reshape(size), self)
-        except (ValueError, TypeError):
-            pass
     return execute.run(_view, (self, size))
 
 
-ND_ = np.ndarray
-view._derived["function"] = _view_method
+def _quick_view() -> Any:
+    """`x.view(...)` of a contiguous CPU tensor that does not require grad: one reshape. Everything else goes the general way."""
+    from .generate import make
+    return make('''
+def view(self, *size, **kw):
+    a = self._a
+    if self._rg is False and a.__class__ is ND and a.flags.c_contiguous and not kw:
+        try:
+            n = size[0]
+            r = a.reshape(n if n.__class__ is tuple or n.__class__ is Size else size)
+            t = new(Tensor); t._a = r; t._node = t._grad = None; t._rg = MAYBE
+            b = self._base; t._base = self if b is None else b
+            v = self._v
+            if v is None: self._v = v = [0, 0, None]
+            t._v = v; t._vg = v[1]
+            return t
+        except FAST_ERRORS: pass
+        except IndexError: pass
+    return SLOW(self, *size, **kw)
+''', "view", SLOW=_view_method, Size=Size)
 
 
 def view_dtype(t: Tensor, to: D.dtype) -> Any:
@@ -757,3 +770,6 @@ def imag(input: Tensor):
     if not input.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return _imag(input)
+
+
+view._derived["function"] = _quick_view()
