@@ -1,14 +1,114 @@
-"""Native code: scalar expressions and row programs become LLVM kernels, loaded in memory and cached on disk.
+"""The compiler: whole calls captured and run as one program; native kernels made from scalar expressions.
 
-    jit.py      IR text -> machine code -> addresses (LLJIT); freed with the `Library` that holds it
-    cache.py    object code on disk, keyed by text, CPU and versions
-    target.py   what the host can do: vector width, CPU name and features
-    builder.py  a writer of IR text: values, vectors, blocks, constants
-    vecmath.py  elementary functions on vectors, branch-free, with stated errors
-    scalar.py   `Expr` graphs -> vector instructions: dtypes, casts, integers, logic
-    llvm.py     `Module`: loops over arrays (pointwise, reduce, row) around those instructions
-    kernels.py  ready-made kernels for eager execution
+    capture.py   one call, run for real while every operator is noted
+    guards.py    what a capture depended on in Python, and whether it still holds
+    graph.py     buffers, views, steps: the captured call
+    compiled.py  `compile`: capture at the first call, replay at the later ones
+    program.py   a graph made runnable: the interpreter, and `build`
+    rewrite.py schedule.py memory.py native.py   fusion, arena, one LLVM module a graph
 
-These know `ops/expr.py` and NumPy dtypes by name, and nothing of Tensor. llvmlite is imported only when code is
+    jit.py       IR text -> machine code -> addresses (LLJIT); freed with the `Library` that holds it
+    cache.py     object code on disk, keyed by text, CPU and versions
+    target.py    what the host can do: vector width, CPU name and features
+    builder.py   a writer of IR text: values, vectors, blocks, constants
+    vecmath.py   elementary functions on vectors, branch-free, with stated errors
+    scalar.py    `Expr` graphs -> vector instructions: dtypes, casts, integers, logic
+    llvm.py      `Module`: loops over arrays (pointwise, reduce, row) around those instructions
+    kernels.py   ready-made kernels for eager execution
+
+The lower half knows `ops/expr.py` and NumPy dtypes by name, and nothing of Tensor. llvmlite is imported only when code is
 compiled or loaded; `jit.available()` tells whether it can be.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["compile", "explain", "reset", "is_compiling", "disable", "allow_in_graph", "config"]
+
+
+def compile(model: Callable | None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = None, mode: str | None = None,
+            options: dict | None = None, disable: bool = False, **kw: Any) -> Any:
+    """`model` (a function, a whole training step, or a module) compiled.
+
+    The first call runs eagerly and is captured; later calls whose guards hold run as one program of native code. What cannot be captured
+    runs eagerly, and `explain` says why; with `fullgraph` that is a RuntimeError. Also a decorator: `@compile` or `@compile(...)`.
+    `dynamic`, `backend`, `mode` and `options` are accepted and change nothing: shapes are guarded, there is one backend.
+
+    TypeError for what is not callable.
+    """
+    if model is None:
+        return lambda f: compile(f, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable, **kw)
+    if kw:
+        raise TypeError(f"compile() got an unexpected keyword argument '{next(iter(kw))}'")
+    if not callable(model):
+        raise TypeError(f"compile() takes a function or a module, not {type(model).__name__}")
+    if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: default, reduce-overhead, max-autotune, max-autotune-no-cudagraphs")
+    if disable:
+        return model
+    from ..nn.modules.module import Module
+    from .compiled import Compiled
+    if isinstance(model, Module):
+        from .module import OptimizedModule
+        return OptimizedModule(model, fullgraph)
+    if isinstance(model, Compiled):
+        return model
+    return Compiled(model, fullgraph)
+
+
+def explain(fn: Any) -> Any:
+    """What became of a compiled function or module: for each capture the steps as they run, what was fused into each, what was not
+    and why; and the reasons for calls that ran eagerly. An object whose `str()` is a table."""
+    from .explain import Explanation
+    return Explanation(fn)
+
+
+def reset() -> None:
+    """Accepted: captures live and die with their compiled functions; `rushlight cache clear` empties the disk."""
+
+
+def is_compiling() -> bool:
+    """Whether a capture is running."""
+    from ..ops import execute
+    return execute.capture[0] is not None
+
+
+def disable(fn: Callable | None = None, recursive: bool = True) -> Any:
+    """Marks a function that must not be captured: a call of it inside a compiled function makes that run eagerly."""
+    import functools
+    if fn is None:
+        return lambda f: disable(f, recursive)
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        from ..ops import execute
+        if execute.capture[0] is not None:
+            execute.capture[0].fail(f"{fn.__qualname__} is marked with compiler.disable")
+        return fn(*args, **kwargs)
+    return wrapped
+
+
+def allow_in_graph(fn: Callable) -> Callable:
+    """Accepted: everything that can be captured is."""
+    return fn
+
+
+class _Config:
+    """`strict`: a call that cannot be compiled raises. `verify`: check every captured graph."""
+
+    def __getattr__(self, name: str) -> Any:
+        from .compiled import settings
+        if name in settings:
+            return settings[name]
+        raise AttributeError(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        from .compiled import settings
+        if name not in settings:
+            raise AttributeError(f"the compiler has no setting {name!r}: {', '.join(settings)}")
+        settings[name] = value
+
+
+config = _Config()

@@ -67,11 +67,11 @@ class Capture:
         root = root_of(a)
         b = self.buffers.get(id(root))
         if b is None:
-            b = Buffer(len(self.graph.buffers), root.nbytes, kind, root, tensor)
+            b = Buffer(len(self.graph.buffers), root.nbytes, kind, root)
             self.graph.buffers.append(b)
             self.buffers[id(root)] = b
             self.keep.append(root)
-        if tensor is not None and b.tensor is None:
+        if tensor is not None and b.tensor is None and b.kind == "external":
             b.tensor = tensor
         return b
 
@@ -125,7 +125,7 @@ class Capture:
             modes.grad = before
         if modes.grad and any(execute.rg(v) for v in values):
             r = tuple(r) if isinstance(r, tuple) else r
-            op.derived("record")(r, *values)
+            op.derived("record")(r, *values, *[None] * len(op.keeps))
         return r
 
     def _view(self, op: Operator, values: tuple) -> Any:
@@ -135,8 +135,9 @@ class Capture:
     def _creation(self, op: Operator, values: tuple) -> Any:
         t = self._plain(op, values, False)
         v = self.new(t)
-        if op.random:
-            raise CaptureError(f"{op.name} as a random constructor is not captured yet")
+        if op.random:      # drawn anew at every run, from the same stream
+            self.graph.add(Step("host", op.name, {}, [v], op=op, args=[], writes=False, call=lambda: execute.run(op, values)._a))
+            return t
         a = t._a
         if op.name.startswith("empty"):
             return t
@@ -218,8 +219,6 @@ class Capture:
 
     def _structural(self, op: Operator, values: tuple) -> Any:
         t = self._plain(op, values, False)
-        if op.random:
-            raise CaptureError(f"{op.name} draws random numbers and is not captured yet")
         if op.name in ("clone", "to") and isinstance(t, Tensor):
             self.graph.add(Step("copy", op.name, {"input": self.view(values[0])}, [self.new(t)]))
             return t
@@ -268,9 +267,15 @@ class Capture:
     def _host(self, op: Operator, values: tuple, t: Any) -> Any:
         args = self._args(values)
         outs = [x for x in (t if isinstance(t, tuple) else (t,)) if x is not None]
+        if op.keeps:
+            raise CaptureError(f"{op.name} hands extra values to its gradient and has no body to capture")
         if len(outs) != len(t if isinstance(t, tuple) else (t,)):
             raise CaptureError(f"{op.name} gives None among its results")
         self.graph.add(Step("host", op.name, {}, [self.new(x) for x in outs], op=op, args=args, writes=False))
+        for p, v in zip(op.params, values, strict=True):
+            if p.name in op.mutates and v is not None:
+                self.graph.steps[-1].outputs.append(self.view(v))
+                self.graph.steps[-1].data["mutated"] = self.graph.steps[-1].data.get("mutated", 0) + 1
         return t
 
     def _host_write(self, op: Operator, values: tuple, target: View) -> None:

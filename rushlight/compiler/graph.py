@@ -19,7 +19,9 @@ Step kinds and their data:
     "fill"       `value` (number) written to one output
     "update"     `variant` (optim.update.Variant) with columns of views and a function that gives its numbers at run time
     "host"       anything else: `op.body` (or its fast form) is called on arrays at run time; `args` holds Views, nested lists of
-                 them, and plain values; results go to `outputs`, or the first argument is written (`writes`)
+                 them, and plain values; results go to `outputs`, or the first argument is written (`writes`). The last
+                 `mutated` outputs are arguments that the operator writes to by itself (running statistics). `call`, if there,
+                 gives the array instead (random constructors)
 
 `verify` checks what every pass must keep true; it runs in tests and with RUSHLIGHT_VERIFY=1.
 """

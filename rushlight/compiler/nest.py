@@ -553,10 +553,11 @@ class Columns(Frame):
                     at = [w.op(f"add nsw i64 {i}, {k * lanes}") if k else i for k in range(copies)]
 
                     def down(r: str, carried: list[str]) -> list[str]:
+                        def leaf_at(c: str) -> Callable[[str], Value]:
+                            return lambda n: self._leaf(n, base, r, c, lanes, mask, c0)
                         new = []
                         for k, c in enumerate(at):
-                            ev = Evaluator(w, lanes, lambda n, c=c: self._leaf(n, base, r, c, lanes, mask, c0),
-                                           self.compute)
+                            ev = Evaluator(w, lanes, leaf_at(c), self.compute)
                             new += [acc.combine(carried[k * len(accs) + a], ev.to(ev(acc.r.expr), acc.dtype).text)
                                     for a, acc in enumerate(accs)]
                         return new
