@@ -1,7 +1,8 @@
 """Fits the polynomials of rushlight/compiler/vecmath.py and prints them as Python tuples (needs mpmath).
 
-Each is a Chebyshev interpolation (mpmath.chebyfit), within a small factor of the minimax polynomial, of a smooth function
-that is left when the leading terms, which must be exact, are taken away. Coefficients are from the highest power down.
+Each is a Chebyshev interpolation (mpmath.chebyfit), within a small factor of the minimax polynomial, of a smooth
+function that is left when the leading terms, which must be exact, are taken away. Coefficients are from the highest
+power down.
 """
 import struct
 import sys
