@@ -32,6 +32,7 @@ RANK = {name: rank for rank, (name, _) in enumerate(LAYERS)}
 LATE = {
     ("core", "autograd"): "Tensor.backward and grad_fn start the engine",
     ("core", "operators"): "methods of Tensor that are written in operators",
+    ("core", "library"): "storages pickle and unpickle themselves through serialization",
     ("autograd", "operators"): "gradcheck and the accumulation of gradients compute with tensors",
     ("autograd", "compiler"): "the engine hands compiled nodes to their runtime",
     ("operators", "compiler"): "composites with a fused kernel compile their own body",
