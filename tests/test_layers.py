@@ -16,14 +16,15 @@ LAYERS = [
     ("expressions", ["rushlight.ops.expr"]),
     (
         "code generation",
-        [f"rushlight.compiler.{m}" for m in ("builder", "cache", "jit", "llvm", "nest", "scalar", "vecmath")],
+        [f"rushlight.compiler.{m}" for m in "builder cache entry gather jit kernels llvm nest row_kernels scalar target vecmath".split()],
     ),
     ("backends", ["rushlight.backends"]),
     ("core", ["rushlight.core"]),
     ("autograd", ["rushlight.autograd"]),
     ("operators", ["rushlight.ops"]),
     ("compiler", ["rushlight.compiler"]),
-    ("library", ["rushlight."]),  # nn, optim, utils, linalg, serialization, ...: what nothing else names
+    # nn, optim, utils, linalg, serialization, ...: what nothing else names; and the nn.Module that compile returns
+    ("library", ["rushlight.", "rushlight.compiler.module"]),
     ("public", ["rushlight", "rushlight.alias", "rushlight.cli", "rushlight.__main__", "rushlight._doctor"]),
 ]
 RANK = {name: rank for rank, (name, _) in enumerate(LAYERS)}
