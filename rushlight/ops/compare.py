@@ -10,6 +10,7 @@ from ..core import dtype as D
 from . import expr as E
 from ..core.tensor import hooks
 from .declare import composite, pointwise
+from .execute import require_tensors
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -189,7 +190,7 @@ def _where(condition: Mask, input: Tensor | Number, other: Tensor | Number):
     return E.where(condition, input, other)
 
 
-@composite()
+@composite(out=True)
 def where(condition: Tensor, input: Tensor | Number | None = None, other: Tensor | Number | None = None):
     """`input` where the condition holds, else `other`; with the condition alone, the indices where it holds (as `nonzero`)."""
     if input is None and other is None:
@@ -214,6 +215,7 @@ def equal(input: Tensor, other: Tensor):
 @composite(method=True)
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
     """Whether |input - other| <= atol + rtol * |other|, element by element."""
+    require_tensors(isclose, input, other)
     if input.dtype is not other.dtype:
         raise RuntimeError(f"{input.dtype!r} did not match {other.dtype!r}")
     if rtol < 0:

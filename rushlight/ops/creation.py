@@ -48,6 +48,8 @@ def create(op: Operator, values: tuple) -> Tensor:
     own = {k: (x.item() if isinstance(x, Tensor) and k != "input" and x.dim() == 0 else x) for k, x in v.items()
            if k not in ("dtype", "layout", "device", "requires_grad", "pin_memory")}
     for p in op.params:
+        if p.kind == "number" and isinstance(own[p.name], Tensor):
+            raise RuntimeError(f"{op.name} only supports 0-dimensional start and end tensors, but got {p.name} with {own[p.name].dim()} dimension(s)")
         if p.annotation == "int" and own[p.name].__class__ is not int:
             from .execute import as_int
             own[p.name] = as_int(op, p, own[p.name])

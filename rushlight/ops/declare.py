@@ -132,7 +132,8 @@ class Operator:
         self.body = _positional(fn, self.params)
         self.has_out = (kind in ("pointwise", "reduction", "structural", "creation", "writes") and not method_only and ns != "Tensor") \
             if out is None else bool(out)
-        # whether out= may be of another dtype: where elements are computed, but not where they are moved
+        # "cast": out= may be of another dtype that can hold the result; "same": it may not; "apart": nor may it share memory with operands;
+        # "moved": it may be of another dtype but not share memory
         self.out_dtype = out if isinstance(out, str) else "same" if kind in ("structural", "writes") else "cast"
         self.gradients: dict[str, Gradient] = {}
         self.joint: Gradient | None = None

@@ -121,6 +121,13 @@ def _share_capture() -> None:
 _share_capture()
 
 
+def require_tensors(op: Operator, *values: Any) -> None:
+    """TypeError if one of a composite's first arguments is not a tensor."""
+    for p, v in zip(op.params, values, strict=False):
+        if not isinstance(v, Tensor):
+            raise bad_argument(op, p, v)
+
+
 def require_same_device(op: Operator, arrays: list[Any]) -> None:
     kinds = {x.__class__ for y in arrays for x in (y if isinstance(y, list) else [y])
              if isinstance(x, (ndarray, MetaArray)) and x.ndim}
@@ -176,7 +183,7 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
     from .generate import trace
     half = compute.name in HALF and not op.exact
     cnp = F32 if half else compute.np
-    names, vals, static, absent = [], [], [], []
+    names, vals, static, absent, numbers = [], [], [], [], []
     shape: Any = None
     same = True
     for p, a in zip(op.params, arrays, strict=True):
@@ -197,6 +204,10 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
                 shape = a.shape
             elif shape != a.shape:
                 same = False
+        else:
+            numbers.append(p.name)
+        if a.__class__ is ndarray:
+            pass
         elif isinstance(a, (int, float, complex)) and cnp.kind in "biu":
             if p.kind == "operand" or not isinstance(a, float):
                 a = np.asarray(int(a) & _mask(cnp) if cnp.kind != "b" and not isinstance(a, bool) else a)
@@ -213,7 +224,7 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
         r = native(op, root, names, vals, cnp, result.np if not half else None)
     if r is None:
         f = numpy_function(names, [root], reuse=same and shape is not None and len(shape) > 0,
-                           numbers=[n for n, v in zip(names, vals, strict=True) if v.__class__ is not ndarray])
+                           numbers=numbers)
         with np.errstate(all="ignore"):
             r = f(*vals, cnp.type)
     if r.__class__ is not ndarray:
@@ -312,6 +323,9 @@ def fold_dtypes(op: Operator, a: Any, dtype: D.dtype | None) -> tuple[D.dtype, D
     """(dtype that elements are combined in, dtype of the result)."""
     d = D.of(a.dtype)
     if dtype is not None:
+        if op.result == "floating" and dtype.category < D.FLOAT:
+            raise RuntimeError(f"{op.name}(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. "
+                               f"Got: {_scalar_name(dtype)}")
         return dtype, dtype
     rule = op.result
     if rule == "sum":
@@ -323,7 +337,7 @@ def fold_dtypes(op: Operator, a: Any, dtype: D.dtype | None) -> tuple[D.dtype, D
     if rule == "floating":
         if d.category < D.FLOAT:
             raise RuntimeError(f"{op.name}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
-                               f"Got: {d.name.capitalize()}")
+                               f"Got: {_scalar_name(d)}")
         return d, d
     if rule == "real":
         c = d if d.category >= D.FLOAT else D.default[0]
@@ -660,24 +674,20 @@ def run_out(op: Operator, values: tuple, out: Any) -> Any:
         i = next((i for i, p in enumerate(op.params) if p.name == "dtype"), None)
         if i is not None and values[i] is None and out.dtype.category >= D.FLOAT:
             values = (*values[:i], out.dtype, *values[i + 1:])
-    if op.kind != "creation":
-        for o in outs:
-            if o._a.__class__ is ndarray:
-                check_overlap(o._a, op.name)
-                for x in flat:
-                    if isinstance(x, Tensor):
-                        check_partial_overlap(o._a, x._a, op.name)
+    for o in outs:
+        check_overlap(o._a, op.name)
+    operands = [x._a for x in flat if isinstance(x, Tensor)] if op.kind != "creation" else []
     r = run(op, values)
     rs = r if isinstance(r, tuple) else (r,)
     if len(rs) != len(outs):
         raise TypeError(f"{op.name}(): out= takes {len(rs)} tensors, got {len(outs)}")
     for o, x in zip(outs, rs, strict=True):
-        write_out(op, o, x)
+        write_out(op, o, x, operands)
     return out if isinstance(out, Tensor) else type(r)._make(outs) if hasattr(r, "_make") else tuple(outs)
 
 
-def write_out(op: Operator, out: Tensor, r: Tensor) -> None:
-    if op.out_dtype == "same" and r.dtype is not out.dtype:
+def write_out(op: Operator, out: Tensor, r: Tensor, operands: list[Any]) -> None:
+    if op.out_dtype in ("same", "apart") and r.dtype is not out.dtype:
         raise RuntimeError(f"Expected out tensor to have dtype {C_NAMES.get(r.dtype.name, r.dtype.name)}, but got "
                            f"{C_NAMES.get(out.dtype.name, out.dtype.name)} instead")
     if not can_cast(r.dtype, out.dtype):
@@ -694,8 +704,9 @@ def write_out(op: Operator, out: Tensor, r: Tensor) -> None:
                           "elements with t.resize_(0).", UserWarning, stacklevel=4)
         hooks.function("resize_")(out, r._a.shape)
         a = out._a
-    check_overlap(a, op.name)
     if a.__class__ is ndarray:
+        for b in operands:
+            check_partial_overlap(a, b, op.name, op.out_dtype in ("apart", "moved"))
         with np.errstate(all="ignore"):
             np.copyto(a, r._a, casting="unsafe")
     bump(out)
@@ -718,12 +729,12 @@ def check_overlap(a: Any, name: str) -> None:
                            f"{[s // a.itemsize for s in a.strides]}).")
 
 
-def check_partial_overlap(a: ndarray, b: Any, name: str) -> None:
-    """RuntimeError if the written array and an operand share memory without being the same elements."""
-    if b.__class__ is ndarray and b is not a and (a.base is not None or b.base is not None) and np.may_share_memory(a, b):
-        if a.shape == b.shape and a.strides == b.strides and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]:
+def check_partial_overlap(a: ndarray, b: Any, name: str, apart: bool = False) -> None:
+    """RuntimeError if the written array and an operand share memory without being the same elements; with `apart`, if they share any."""
+    if b.__class__ is ndarray and (apart or b is not a) and (a is b or a.base is not None or b.base is not None) and (a is b or np.may_share_memory(a, b)):
+        if not apart and a.shape == b.shape and a.strides == b.strides and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]:
             return
-        if np.shares_memory(a, b, max_work=10000) if a.size and b.size else False:
+        if a is b or a.size and b.size and np.shares_memory(a, b, max_work=10000):
             raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
                                f"location. Please clone() the tensor before performing the operation ({name}).")
 

@@ -11,6 +11,7 @@ from ..core import dtype as D
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, view_of, wrap
 from . import execute
+from .execute import C_NAMES
 from .declare import composite, structural, view, writes
 from .geometry import Geometry, restride
 
@@ -422,7 +423,7 @@ def _corner(a: ndarray, shape: tuple[int, ...], dim: int) -> ndarray:
     return a[tuple(slice(None) if k == dim else slice(0, n) for k, n in enumerate(shape))]
 
 
-@structural(method=True, check=_gather_check, exact=True)
+@structural(method=True, check=_gather_check, exact=True, out="apart")
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False):
     """out[i][j] = input[index[i][j]][j] for dim 0, and so on. RuntimeError for an index out of range or of other dimensions."""
     if input.ndim == 0 or index.ndim == 0:
@@ -497,7 +498,7 @@ def _reduce_name(reduce: str) -> str:
     return {"add": "sum", "multiply": "prod"}[reduce]
 
 
-@composite(method=True, inplace=False)
+@composite(method=True, inplace=False, out="apart")
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number = None, *, value: Number | None = None, reduce: str | None = None):
     """`src` (or a number) written at `index` along `dim`: out[index[i][j]][j] = src[i][j] for dim 0. With `reduce` "add" or "multiply" it is
     combined with what is there."""
@@ -600,7 +601,7 @@ def _select_check(input, dim, index):
     check_index("index_select", input, d, index)
 
 
-@structural(method=True, check=_select_check, exact=True)
+@structural(method=True, check=_select_check, exact=True, out="apart")
 def index_select(input: Tensor, dim: int, index: Tensor):
     """The slices along `dim` that the vector `index` names. IndexError out of range."""
     if input.ndim == 0:
@@ -624,6 +625,9 @@ def _index_write_check(name: str) -> Any:
             want = list(input.shape)
             if input.ndim:
                 want[d] = index.size
+            if max(source.ndim, 1) != max(input.ndim, 1):
+                raise RuntimeError(f"source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+                                   f"{list(input.shape)} source.shape = {list(source.shape)}")
             if source.ndim == input.ndim and list(source.shape) != want:
                 raise RuntimeError(f"source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
                                    f"{list(input.shape)} source.shape = {list(source.shape)}") if source.shape[d] == index.size else IndexError(
@@ -632,7 +636,7 @@ def _index_write_check(name: str) -> Any:
     return check
 
 
-@writes(method=True, check=_index_write_check("index_add"), exact=True)
+@writes(method=True, check=_index_write_check("index_add"), exact=True, out="apart")
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1):
     """alpha times the slices of `source` added to the slices along `dim` that `index` names."""
     if input.ndim == 0:
@@ -650,7 +654,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 index_add.gradient(input=lambda grad: grad, source=lambda grad, dim, index, source_meta, alpha: (grad.index_select(dim, index) * alpha).reshape(source_meta.shape))
 
 
-@writes(method=True, check=_index_write_check("index_copy"), exact=True)
+@writes(method=True, check=_index_write_check("index_copy"), exact=True, out="apart")
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor):
     """The slices of `source` written to the slices along `dim` that `index` names."""
     if input.ndim == 0:
@@ -687,7 +691,7 @@ def _mask_check(input, mask, *rest):
         raise RuntimeError(f"expected BoolTensor for mask, got {D.of(mask.dtype).name}")
 
 
-@structural(method=True, check=_mask_check, exact=True)
+@structural(method=True, check=_mask_check, exact=True, out="apart")
 def masked_select(input: Tensor, mask: Tensor):
     """The elements where the mask (broadcast) holds, as a vector."""
     a, m = np.broadcast_arrays(input, mask.astype(bool))
@@ -709,8 +713,8 @@ def _masked_fill_check(input, mask, value):
     _mask_check(input, mask)
     if hasattr(value, "ndim") and value.ndim:
         raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).")
-    if isinstance(value, complex) and input.dtype.kind != "c":
-        raise RuntimeError("value cannot be converted to type float without overflow")
+    if (isinstance(value, complex) or getattr(value, "dtype", input.dtype).kind == "c") and input.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {C_NAMES.get(D.of(input.dtype).name, '')} without overflow")
     if isinstance(value, float) and input.dtype.kind in "iu" and value != int(value):
         raise RuntimeError(f"value cannot be converted to type {D.of(input.dtype).name} without overflow")
 
@@ -748,9 +752,13 @@ _masked_fill_into.gradient(input=_unmasked, value=lambda grad, mask: f("where")(
 T.masked_fill_ = lambda self, mask, value: execute.run_inplace(_masked_fill_into, (self, mask, value))  # type: ignore[attr-defined]
 
 
-@writes(method=True, check=_mask_check, exact=True)
-def masked_scatter(input: Tensor, mask: Tensor, source: Tensor):
-    """The elements of `source`, in order, written where the mask (broadcast) holds."""
+def _masked_scatter_check(input, mask, source):
+    if mask.dtype.kind != "b":
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {D.of(mask.dtype).name}")
+
+
+@writes(check=_masked_scatter_check, exact=True, public=False, name="masked_scatter")
+def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor):
     if source.dtype != input.dtype:
         raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {D.of(input.dtype).name} and {D.of(source.dtype).name}")
     m = np.broadcast_to(mask.astype(bool), input.shape)
@@ -760,7 +768,17 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor):
     input[m] = source.reshape(-1)[:n]
 
 
-masked_scatter.gradient(input=lambda grad, mask: f("masked_fill")(grad, mask, 0), source=lambda grad, mask, source_meta: _source_back(grad, mask, source_meta))
+_masked_scatter.gradient(input=lambda grad, mask: f("masked_fill")(grad, mask, 0), source=lambda grad, mask, source_meta: _source_back(grad, mask, source_meta))
+
+
+@composite(method=True)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor):
+    """The elements of `source`, in order, written where the mask (broadcast) holds."""
+    shape = np.broadcast_shapes(input._a.shape, mask._a.shape)
+    return execute.run(_masked_scatter, (input if input._a.shape == shape else input.expand(shape), mask, source))
+
+
+T.masked_scatter_ = lambda self, mask, source: execute.run_inplace(_masked_scatter, (self, mask, source))  # type: ignore[attr-defined]
 
 
 def _source_back(grad, mask, source_meta):
@@ -793,7 +811,7 @@ def argwhere(input: Tensor):
     return execute.run(_nonzero, (input,))
 
 
-@composite(method=True)
+@composite(method=True, out="apart")
 def take(input: Tensor, index: Tensor):
     """The elements at positions of the flattened tensor."""
     n = input.numel()
@@ -804,7 +822,7 @@ def take(input: Tensor, index: Tensor):
     return _index_call(input.reshape(-1), [index])
 
 
-@composite(method=True)
+@composite(method=True, out="apart")
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None):
     """The elements at `indices` along `dim`, both broadcast in the other dimensions."""
     if indices.dtype is not D.int64:

@@ -49,7 +49,7 @@ def _cat_check(tensors, dim):
                 raise RuntimeError(f"Sizes of tensors must match except in dimension {d}. Expected size {n} but got size {m} for tensor number {k} in the list.")
 
 
-@structural(exact=True, check=_cat_check, aliases=("concat", "concatenate"), old={"inputs": "tensors", "dimension": "dim"})
+@structural(exact=True, check=_cat_check, out="moved", aliases=("concat", "concatenate"), old={"inputs": "tensors", "dimension": "dim"})
 def cat(tensors: Tensors, dim: int = 0):
     """The tensors one after the other along `dim`; dtypes are promoted. Sizes elsewhere must agree."""
     d = result_of(tuple(tensors)).np
@@ -419,7 +419,7 @@ def meshgrid(tensors: Tensors, *, indexing: str | None = None):
         raise RuntimeError(f"torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}")
     if indexing == "xy" and len(ts) >= 2:
         b, a, *rest = meshgrid.fn([ts[1], ts[0], *ts[2:]], indexing="ij")
-        return tuple(o.transpose(0, 1) for o in (a, b, *rest))
+        return (a, b, *rest)
     shape = [t.numel() for t in ts]
     return tuple(t.reshape([-1 if i == k else 1 for i in range(len(ts))]).expand(shape) for k, t in enumerate(ts))
 

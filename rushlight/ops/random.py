@@ -13,7 +13,8 @@ from ..core.random import stream
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .create import _layout_like
-from .declare import composite, creation, writes
+from .declare import composite, creation, structural, writes
+from .execute import run
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -197,13 +198,20 @@ def _bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
 T.bernoulli_ = _bernoulli_  # type: ignore[attr-defined]
 
 
-@composite(method=True, out=True)
+@structural(method=True, exact=True, random=True)
 def bernoulli(input: Tensor, p: float | None = None, *, generator=None):
-    """1 with the probability that each element of `input` gives, else 0."""
-    if input.dtype.category < D.FLOAT and p is None:
-        raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for \'{input.dtype.name}\'')
-    t = f("empty_like")(input.detach())
-    return _bernoulli_(t, input.detach() if p is None else p, generator=generator)
+    """1 with the probability that each element of `input` (or `p`) gives, else 0."""
+    if input.dtype.kind in "biu" and p is None:
+        raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for \'{D.of(input.dtype).name}\'')
+    q = input if p is None else p
+    _bernoulli_check(input, q, generator)
+    a = _layout_like(input.shape, input, D.of(input.dtype), None)
+    stream(generator).bernoulli_(a, q if isinstance(q, np.ndarray) else float(q))
+    return a
+
+
+bernoulli.shape(lambda input, p, generator: input.shape)
+bernoulli.gradient(input=lambda grad: f("zeros_like")(grad))
 
 
 @writes(ns="Tensor", name="random", **SAMPLER)
@@ -255,6 +263,19 @@ for _op in (uniform_, normal_, random_, exponential_, geometric_, log_normal_, c
     _op.gradient(**ZERO)
 
 
+@structural(public=False, exact=True, random=True, name="normal", node="NormalBackward0")
+def _normal_of(mean: Tensor, std: Tensor, dtype: Any, generator: Any):
+    a = _normal(allocator.empty(np.broadcast_shapes(mean.shape, std.shape), dtype.np), generator)
+    a *= std
+    a += mean
+    return a
+
+
+_normal_of.shape(lambda mean, std, dtype, generator: (np.broadcast_shapes(mean.shape, std.shape), dtype))
+_normal_of.gradient(mean=lambda grad, mean_meta: f("zeros")(mean_meta.shape, dtype=grad.dtype),
+                    std=lambda grad, std_meta: f("zeros")(std_meta.shape, dtype=grad.dtype))
+
+
 def _normal_function(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
                      device: Any = None, pin_memory: bool = False, requires_grad: bool = False, means: Any = None) -> Any:
     """Separate normal distributions, one for each element: `normal(mean, std)` with tensors or numbers, or `normal(mean, std, size)`."""
@@ -263,26 +284,21 @@ def _normal_function(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, gener
         r = f("empty")(tuple(size), dtype=dtype, device=device)
         if r._a.__class__ is not MetaArray:
             r.normal_(float(mean), float(std), generator=generator)
+        r = r.requires_grad_() if requires_grad else r
     elif isinstance(mean, T) or isinstance(std, T):
         if isinstance(std, T):
             if std.dtype.is_complex:
                 raise RuntimeError("normal expects standard deviation to be non-complex")
-            if std.numel() and bool((std < 0).any().item()):
+            if std._a.__class__ is not MetaArray and std.numel() and bool((std < 0).any().item()):
                 raise RuntimeError("normal expects all elements of std >= 0.0")
         elif std < 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
         ref = mean if isinstance(mean, T) else std
-        shape = np.broadcast_shapes(*[x._a.shape for x in (mean, std) if isinstance(x, T)])
-        r = f("empty")(shape, dtype=ref.dtype)
-        if isinstance(std, T):
-            r.normal_(0.0, 1.0, generator=generator).mul_(std.detach()).add_(mean.detach() if isinstance(mean, T) else mean)
-        else:
-            r.normal_(0.0, float(std), generator=generator).add_(mean.detach())
+        m, s = (x if isinstance(x, T) else f("scalar_tensor")(x, dtype=ref.dtype, device=ref.device) for x in (mean, std))
+        r = run(_normal_of, (m, s, ref.dtype, generator))
     else:
         raise TypeError("normal() received an invalid combination of arguments: numbers for mean and std need a size")
-    if out is not None:
-        return out.resize_(r.shape).copy_(r)
-    return r.requires_grad_() if requires_grad else r
+    return r if out is None else out.resize_(r.shape).copy_(r)
 
 
 @composite()
@@ -293,7 +309,7 @@ def normal(mean: Tensor | Number, std: Tensor | Number = 1.0):
 normal._derived["function"] = _normal_function
 
 
-@composite(method=True, out=True)
+@composite(method=True, out="same")
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator=None):
     """Indices of categories, drawn with the weights in the rows of `input` (which need not sum to one). int64, num_samples in a row."""
     a = input._a
@@ -301,6 +317,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input.dtype.name.capitalize()}")
     if a.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if a.shape[-1] > 2**24:
+        raise RuntimeError("number of categories cannot exceed 2^24")
     if num_samples <= 0:
         raise RuntimeError(f"cannot sample n_sample <= 0 samples: got {num_samples}")
     if a.__class__ is MetaArray:

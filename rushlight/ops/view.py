@@ -446,6 +446,8 @@ def narrow(input: Tensor, dim: int, start: int, length: int):
     i = input.dim(dim)
     n = input.shape[i]
     if isinstance(start, T):
+        if start.dim() or start.dtype.category != D.INTEGER:
+            raise RuntimeError("start must be an 0-dim integral Tensor.")
         start = int(start.item())
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
