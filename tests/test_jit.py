@@ -47,6 +47,8 @@ def test_second_compile_returns_the_loaded_library():
     lib = jit.compile_ir(text)
     assert jit.compile_ir(text) is lib
     assert jit.compile_ir(text, opt=0) is not lib
+    light = jit.compile_ir(text, light=True)
+    assert light is not lib and add_function(light)(1, 2) == add_function(lib)(1, 2) == 10
 
 
 def test_disk_hit_does_not_call_the_emitter():

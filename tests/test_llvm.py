@@ -19,6 +19,11 @@ rng = np.random.default_rng(0)
 INTS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 
 
+@pytest.fixture(autouse=True)
+def same_numbers_in_every_run():
+    rng.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 def dtype_of(name):
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
@@ -324,8 +329,9 @@ def test_nan_and_infinity_pass_through(dtype, bad):
             a = normal((2, n), dtype)
             a[1, n // 3] = bad
             want = UFUNC[op].reduce(a, axis=1)
-            np.testing.assert_allclose(rows(a), want, rtol=1e-4)
-            np.testing.assert_allclose(columns(np.ascontiguousarray(a.T)), want, rtol=1e-4)
+            bound = {"rtol": 0, "atol": 16 * np.finfo(dtype).eps * n} if op == "add" else {"rtol": 0}
+            np.testing.assert_allclose(rows(a), want, **bound)
+            np.testing.assert_allclose(columns(np.ascontiguousarray(a.T)), want, **bound)
     np.testing.assert_array_equal(reduction("add", dtype)[0](np.array([[np.inf, -np.inf]], dtype)), [np.nan])
 
 
@@ -520,7 +526,8 @@ def test_gelu(approximate, dtype):
         value = 0.5 * A * (1 + th)
         slope = 0.5 * (1 + th) + 0.5 * A * (1 - th * th) * c * (1 + 3 * 0.044715 * A * A)
     close(kernels.gelu(a, approximate), value, dtype)
-    close(kernels.gelu_backward(g, a, approximate), slope * g.astype("f8"), dtype, 8)
+    steep = np.abs(g.astype("f8")) * (1 + np.abs(A) * (1 + 0.14 * A * A))      # how errors of erf and tanh count
+    close(kernels.gelu_backward(g, a, approximate), slope * g.astype("f8"), dtype, steep.max())
 
 
 def test_where_and_masked_fill():
