@@ -16,9 +16,10 @@ LAYERS = [
     ("expressions", ["rushlight.ops.expr"]),
     (
         "code generation",
-        [f"rushlight.compiler.{m}" for m in "builder cache entry gather jit kernels llvm nest row_kernels scalar target vecmath".split()],
+        [f"rushlight.compiler.{m}" for m in "builder cache jit llvm nest scalar target vecmath".split()],
     ),
     ("backends", ["rushlight.backends"]),
+    ("kernels", [f"rushlight.compiler.{m}" for m in "entry gather kernels row_kernels".split()]),
     ("core", ["rushlight.core"]),
     ("autograd", ["rushlight.autograd"]),
     ("operators", ["rushlight.ops"]),
@@ -31,6 +32,7 @@ RANK = {name: rank for rank, (name, _) in enumerate(LAYERS)}
 
 # Upward imports that are allowed inside functions, and why.
 LATE = {
+    ("backends", "kernels"): "array functions use a generated kernel where one pays",
     ("core", "autograd"): "Tensor.backward and grad_fn start the engine",
     ("core", "operators"): "methods of Tensor that are written in operators",
     ("core", "library"): "storages pickle and unpickle themselves through serialization",
@@ -42,7 +44,7 @@ LATE = {
 # These layers call operators through the public namespace (`rushlight.relu`), at any place: it is lazy.
 NAMESPACE_USERS = {"library", "compiler"}
 # Downward, but only inside functions, because the target loads llvmlite or is not wanted at start.
-LATE_ONLY = {("backends", "code generation"), ("core", "code generation"), ("operators", "compiler")}
+LATE_ONLY = {("backends", "code generation"), ("core", "code generation"), ("core", "kernels")}
 
 
 def layer(module: str) -> str:
