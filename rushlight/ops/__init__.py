@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "create", "copy", "index", "join", "sort", "matmul", "random",
+FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "create", "copy", "index", "join", "sort", "sets", "statistics", "matmul", "random",
             "activation", "linear", "loss", "loss_class", "norm", "conv", "pool", "embedding", "linalg", "update")
 _loaded: list[bool] = []
 
