@@ -9,7 +9,6 @@
 
     jit.py       IR text -> machine code -> addresses (LLJIT); freed with the `Library` that holds it
     cache.py     object code on disk, keyed by text, CPU and versions
-    target.py    what the host can do: vector width, CPU name and features
     builder.py   a writer of IR text: values, vectors, blocks, constants
     vecmath.py   elementary functions on vectors, branch-free, with stated errors
     scalar.py    `Expr` graphs -> vector instructions: dtypes, casts, integers, logic

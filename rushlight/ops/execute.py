@@ -13,6 +13,7 @@ import numpy as np
 
 from ..autograd.modes import modes
 from ..autograd.node import Node, edge, next_seq, unpack
+from ..backends.cpu import loops
 from ..backends.meta import MetaArray
 from ..core import dtype as D
 from ..core.promotion import can_cast, result_of
@@ -177,8 +178,8 @@ def broadcast(op: Operator, arrays: list[Any]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: D.dtype) -> ndarray:
-    """Evaluate a pointwise record on CPU arrays and numbers."""
+def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: D.dtype, out: ndarray | None = None) -> ndarray:
+    """Evaluate a pointwise record on CPU arrays and numbers; a generated loop writes to `out` if there is one."""
     from ..backends.cpu.evaluate import numpy_function
     from .generate import trace
     half = compute.name in HALF and not op.exact
@@ -218,10 +219,13 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
     root = trace(op, tuple(static), tuple(absent))
     if root.op == "const":
         return np.full(broadcast(op, arrays), root.args[0], result.np)
-    big = shape is not None and same and vals and max((v.size for v in vals if v.__class__ is ndarray), default=0) >= 65536
+    want = shape if same and shape is not None else broadcast(op, arrays)
+    n = 1
+    for k in want:
+        n *= k
     r = None
-    if big:
-        r = native(op, root, names, vals, cnp, result.np if not half else None)
+    if n >= loops.BIG and root.op != "arg":
+        r = loops.pointwise(root, names, vals, want, cnp, cnp if half else result.np, out)
     if r is None:
         f = numpy_function(names, [root], reuse=same and shape is not None and len(shape) > 0,
                            numbers=numbers)
@@ -234,7 +238,6 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
     if r.dtype != result.np:
         with np.errstate(all="ignore"):
             r = r.astype(result.np)
-    want = shape if same and shape is not None else broadcast(op, arrays)
     if r.shape != want:
         r = np.broadcast_to(r, want).copy()
     return r
@@ -242,12 +245,6 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
 
 def _mask(d: np.dtype) -> int:
     return (1 << (8 * d.itemsize)) - 1 if d.kind == "u" else -1
-
-
-def native(op: Operator, root: E.Expr, names: list[str], vals: list[Any], cnp: np.dtype, result: np.dtype | None) -> ndarray | None:
-    """A generated loop for big arrays, None where NumPy is as good or there is no loop."""
-    from ..backends.cpu import loops
-    return loops.pointwise(root, names, vals, cnp, result)
 
 
 def _run_pointwise(op: Operator, values: tuple) -> Tensor:
@@ -756,6 +753,20 @@ def check_writable(t: Tensor, name: str) -> bool:
     return True
 
 
+def _straight_inplace(op: Operator, a: ndarray, values: tuple) -> bool:
+    """A big in-place operation, by a generated loop straight to its place where there is one; False where the general way must decide."""
+    arrays, cpu = arrays_of(op, values)
+    if not cpu or op.check is not None and op.check(*arrays) is not None:
+        return False
+    compute, result = compute_dtypes(op, arrays)
+    if result.np != a.dtype or compute.name in HALF or broadcast(op, arrays) != a.shape:
+        return False
+    r = pointwise_arrays(op, arrays, compute, result, a)
+    if r is not a:
+        np.copyto(a, r)
+    return True
+
+
 def run_inplace(op: Operator, values: tuple) -> Tensor:
     """The form `name_`: the result is written into the first operand, whose history is rewritten."""
     t = values[0]
@@ -792,17 +803,22 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
             for v in values[1:]:
                 if isinstance(v, Tensor):
                     check_partial_overlap(a, v._a, name)
-        before = modes.grad
-        modes.grad = False
-        try:
-            r = run(op, values)
-        finally:
-            modes.grad = before
-        if r._a.shape != a.shape:
+        if op.kind == "pointwise" and a.size >= loops.BIG and a.__class__ is ndarray and _straight_inplace(op, a, values):
+            r = None
+        else:
+            before = modes.grad
+            modes.grad = False
+            try:
+                r = run(op, values)
+            finally:
+                modes.grad = before
+        if r is None:
+            pass
+        elif r._a.shape != a.shape:
             raise RuntimeError(f"output with shape {list(a.shape)} doesn't match the broadcast shape {list(r._a.shape)}")
-        if not can_cast(r.dtype, t.dtype):
+        if r is not None and not can_cast(r.dtype, t.dtype):
             raise RuntimeError(f"result type {_scalar_name(r.dtype)} can't be cast to the desired output type {_scalar_name(t.dtype)}")
-        if a.__class__ is ndarray:
+        if a.__class__ is ndarray and r is not None:
             with np.errstate(all="ignore"):
                 np.copyto(a, r._a, casting="unsafe")
     bump(t)
