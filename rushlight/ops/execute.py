@@ -558,7 +558,7 @@ def _run_structural(op: Operator, values: tuple) -> Any:
             r = tuple(x.astype(back) if x is not None and x.dtype == F32 else x for x in r) if r.__class__ is tuple else \
                 r.astype(back) if r.dtype == F32 else r
     if r.__class__ is tuple or r.__class__ is list:
-        t: Any = tuple(None if x is None else wrap(x) for x in r)
+        t: Any = tuple(None if x is None else wrap(x if isinstance(x, (ndarray, MetaArray)) else np.asarray(x)) for x in r)
         if any(rg(v) for v in values):
             _record(op, t, values)
         return _named(op)(t) if op.returns else t

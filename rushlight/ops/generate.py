@@ -279,7 +279,7 @@ def _direct(op: Operator) -> list[str]:
     for m in op.mutates:
         lines.append(f"        if {m} is not None: bump({m})")
     if several:
-        return [*lines, "        return tuple([None if x is None else wrap(x) for x in r])"]
+        return [*lines, "        return tuple([None if x is None else wrap(x if x.__class__ is ND else asarray(x)) for x in r])"]
     lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
     lines.append("        t._node = t._grad = t._v = t._base = None")
     if has_gradient(op):
