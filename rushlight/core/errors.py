@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from types import CodeType
 
-__all__ = ["Place", "place", "describe", "OutOfMemoryError"]
+__all__ = ["Place", "place", "describe", "LinAlgError", "OutOfMemoryError"]
 
 Place = tuple[CodeType, int]  # a code object and an instruction in it: cheap to take, resolved to a line when asked
 
@@ -33,3 +33,7 @@ def describe(where: Place | None) -> str:
         if start <= lasti < end and line is not None:
             return f"{code.co_filename}:{line}"
     return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has no inverse, no factorization, or none was found."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "create", "copy", "index", "join", "sort", "sets", "statistics", "matmul", "random",
-            "activation", "linear", "loss", "loss_class", "norm", "conv", "pool", "embedding", "linalg", "update")
+            "activation", "linear", "loss", "loss_class", "loss_ctc", "norm", "conv", "pool", "resample", "embedding", "linalg", "decompositions", "fft", "special", "update")
 _loaded: list[bool] = []
 
 
@@ -56,3 +56,16 @@ def names(namespace: str = "torch") -> list[str]:
     from .declare import NAMESPACES
     load()
     return sorted(NAMESPACES.get(namespace, ()))
+
+
+def attribute(namespace: str, name: str) -> Callable[..., Any]:
+    """What `torch.<namespace>.<name>` is: an operator's function, or its in-place form. AttributeError if there is none."""
+    from .declare import NAMESPACES
+    load()
+    table = NAMESPACES.get(namespace, {})
+    if name in table:
+        return table[name].function
+    op = table.get(name[:-1]) if name.endswith("_") else None
+    if op is None or not op.inplace:
+        raise AttributeError(f"module 'torch.{namespace}' has no attribute {name!r}")
+    return op.inplace_function
