@@ -588,4 +588,21 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False):
 @composite(ns=("nn.functional", "torch"), inplace="argument", random=True)
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False):
     """`alpha_dropout` of whole channels."""
-    return _alpha(input, p, training, _features("Feature dropout", input))
+    return _alpha(input, p, training, _features("Feature dropout", input) if training and p else None)
+
+
+@composite(returns=("out", "mask"), random=True)
+def native_dropout(input: Tensor, p: float, train: bool | None):
+    """(`dropout`, the mask of what was kept)."""
+    if train is False or p == 0 or not input.numel():
+        return input.clone(), f("ones_like")(input, dtype=D.bool_)
+    if p == 1:
+        return input * 0, f("zeros_like")(input, dtype=D.bool_)
+    mask = _dropout_mask(input, p, None)
+    return input * mask, mask != 0
+
+
+@composite()
+def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float):
+    """The gradient of `native_dropout`."""
+    return grad_output * (mask.to(grad_output.dtype) * scale)

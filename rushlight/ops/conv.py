@@ -300,6 +300,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int):
     if c % (r * r):
         raise RuntimeError("pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
                            f"input.size(-3)={c} is not divisible by {r * r}")
+    if r == 1:
+        return input.clone()
     n = len(lead)
     x = input.reshape((*lead, c // (r * r), r, r, h, w)).permute((*range(n), n, n + 3, n + 1, n + 4, n + 2))
     return x.reshape((*lead, c // (r * r), h * r, w * r))
@@ -318,6 +320,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int):
         if size % r:
             raise RuntimeError(f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({-2 if name == 'height' else -1})={size} "
                                f"is not divisible by {r}")
+    if r == 1:
+        return input.clone()
     n = len(lead)
     x = input.reshape((*lead, c, h // r, r, w // r, r)).permute((*range(n), n, n + 2, n + 4, n + 1, n + 3))
     return x.reshape((*lead, c * r * r, h // r, w // r))

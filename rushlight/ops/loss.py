@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as D
+from ..core.promotion import result_of
 from . import expr as E
 from .declare import composite, pointwise
 from .nn_common import f, legacy_reduction, reduced, reduction_of, warn
@@ -322,7 +323,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
 @composite(ns=("nn.functional", "torch"), old={"input1": "x1", "input2": "x2"})
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8):
     """The cosine of the angle between the vectors along `dim`; norms count as at least `eps`."""
-    d = f("result_type")(x1, x2)
+    d = result_of((x1._a, x2._a))
     if not d.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {d}")
     x1, x2 = x1.to(d), x2.to(d)

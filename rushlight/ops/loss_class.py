@@ -385,3 +385,78 @@ def _cross_entropy_gradient(grad, needs, input, target, weight, size_average, ig
 
 cross_entropy.backward(_cross_entropy_gradient)
 cross_entropy.node_name = "CrossEntropyLossBackward0"
+
+
+@composite(ns="nn.functional")
+def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None,
+                         reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0, options: Any = None):
+    """`cross_entropy` of `linear(input, linear_weight, linear_bias)`: input (N, in) or (in,), linear_weight (classes, *out, in). `options`, which
+    in PyTorch trade memory for time, change nothing here."""
+    if input.dim() < 1 or input.dim() > 2:
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if linear_weight.dim() < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}")
+    n = input.shape[-1]
+    if n != linear_weight.shape[-1]:
+        raise RuntimeError(f"expected equal input and linear_weight last dimensions (in_features), got {n} and {linear_weight.shape[-1]}, respectively")
+    classes, out = linear_weight.shape[0], tuple(linear_weight.shape[1:-1])
+    if linear_bias is not None and tuple(linear_bias.shape) != (classes, *out):
+        raise RuntimeError(f"expected linear_bias shape {(classes, *out)}, got {tuple(linear_bias.shape)}")
+    if out and input.dim() == 1:
+        raise RuntimeError(f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input, (N, {n}), got unbatched "
+                           f"input with shape {tuple(input.shape)}")
+    shape = (*input.shape[:-1], classes, *out)
+    if tuple(target.shape) == shape and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    logits = f("nn.functional.linear")(input, linear_weight.reshape(-1, n), None if linear_bias is None else linear_bias.reshape(-1))
+    return cross_entropy(logits.reshape(shape), target, weight, None, -100 if ignore_index is None else ignore_index, None, reduction, label_smoothing)
+
+
+# --- margins between classes ----------------------------------------------------------------------------------------
+@composite(ns="nn.functional")
+def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average: bool | None = None,
+                      reduce: bool | None = None, reduction: str = "mean"):
+    """The mean over classes j other than the target y of max(0, margin - input[y] + input[j])^p, times weight[y]."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
+    if input.dim() > 2 or input.dim() == 2 and input.shape[1] == 0 or input.dim() == 1 and input.shape[0] == 0:
+        raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}")
+    x = input.reshape(1, -1) if input.dim() < 2 else input
+    n, c = x.shape
+    if target.dim() > 1 or target.numel() != n:
+        raise RuntimeError(f"inconsistent target size, expected {n} but got {list(target.shape)}")
+    if weight is not None and weight.numel() != c:
+        raise RuntimeError(f"inconsistent weight size, expected {c} but got {list(weight.shape)}")
+    if target.is_cpu and n and not bool(((target >= 0) & (target < c)).all().item()):
+        raise RuntimeError("target out of range")
+    t = target.reshape(-1, 1)
+    z = (margin - x.gather(1, t) + x).clamp_min(0)
+    z = z * z if p == 2 else z
+    if weight is not None:
+        z = z * weight[t.reshape(-1)].unsqueeze(1)
+    loss = z.scatter(1, t, 0.0).sum(1) / c
+    return reduced(loss.reshape(target.shape) if reduction == "none" else loss, reduction)
+
+
+@composite(ns="nn.functional")
+def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
+    """The sum over targets y (those before the first -1 in a row of `target`) and classes j that are none of them of max(0, 1 - input[y] + input[j]),
+    over the number of classes."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if input.dim() > 2 or input.dim() and input.shape[-1] == 0:
+        raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}")
+    if tuple(input.shape) != tuple(target.shape):
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    x, t = (input.reshape(1, -1), target.reshape(1, -1)) if input.dim() < 2 else (input, target)
+    c = x.shape[1]
+    if t.is_cpu and t.numel() and not bool(((t >= -1) & (t < c)).all().item()):
+        raise RuntimeError("target is out of range")
+    counts = ((t < 0).to(D.int64).cumsum(1) == 0).to(x.dtype)                       # targets before the first -1
+    at = t.clamp_min(0)
+    others = (f("zeros_like")(x).scatter_add(1, at, counts) == 0).to(x.dtype)        # classes that are no target
+    z = (1 - x.gather(1, at).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+    loss = (z * (counts.unsqueeze(2) * others.unsqueeze(1))).sum((1, 2)) / c
+    return reduced(loss.reshape(tuple(input.shape[:-1])) if reduction == "none" else loss, reduction)

@@ -322,6 +322,10 @@ def _check_batch(input: Any, running_mean: Any, running_var: Any, weight: Any, b
 
 
 def _batch(input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float) -> Any:
+    if not input.numel():
+        y = input.clone()
+        y = y if weight is None else y * weight[0]
+        return y if bias is None else y + bias[0]
     _check_batch(input, running_mean, running_var, weight, bias, training)
     if training:
         return _batch_train.function(input, weight, bias, running_mean, running_var, momentum, eps)
@@ -406,6 +410,14 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
         return _affine(input * 1, weight, bias)
     rows = input.reshape(n, num_groups, -1)
     return _affine(_layer_norm.function(rows, (rows.shape[2],), None, None, eps, True).reshape(input.shape), weight, bias)
+
+
+@composite(returns=("out", "mean", "rstd"))
+def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float):
+    """(`group_norm`, the means, 1 / sqrt(var + eps)) of each sample and group."""
+    rows = input.reshape(N, group, -1)
+    c = rows - (m := rows.mean(-1, True))
+    return group_norm(input, group, weight, bias, eps), m.squeeze(-1), ((c * c).mean(-1) + eps).rsqrt()
 
 
 @composite(ns="nn.functional")
