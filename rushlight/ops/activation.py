@@ -412,7 +412,7 @@ def _back(gradient: Any) -> Any:
     return formula
 
 
-@composite(ns=("nn.functional", "torch", "special"), method=True, exact=True)
+@composite(ns=("nn.functional", "torch", "special"), method=True, exact=True, out=True)
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: DType | None = None):
     """exp(input) over its sum along `dim`. `dtype`: what `input` is converted to first."""
     dim = _softmax_dim("softmax", dim, input.dim())
@@ -457,7 +457,7 @@ def _log_softmax_backward(grad: Tensor, result: Tensor, dim: int):
 _log_softmax_backward.fast(_log_softmax_backward_array)
 
 
-@composite(ns=("nn.functional", "torch", "special"), method=True, exact=True)
+@composite(ns=("nn.functional", "torch", "special"), method=True, exact=True, out=True)
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: DType | None = None):
     """log(softmax(input)), without its cancellation."""
     dim = _softmax_dim("log_softmax", dim, input.dim())

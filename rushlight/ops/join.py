@@ -546,7 +546,9 @@ def _pad_index(mode: str, n: int, a: int, b: int) -> Any:
         return np.where(i >= n, 2 * (n - 1) - i, i)
     if mode == "replicate":
         return np.clip(i, 0, n - 1)
-    return i % n
+    # a negative amount crops first; what wraps around is the rest
+    m = n + min(a, 0) + min(b, 0)
+    return np.arange(-max(a, 0), m + max(b, 0)) % m - min(a, 0)
 
 
 @composite(ns="nn.functional")

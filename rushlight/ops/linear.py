@@ -1,4 +1,4 @@
-"""Linear layers and attention."""
+"""Linear layers."""
 
 from __future__ import annotations
 
@@ -109,44 +109,3 @@ def _linear_backward(grad: Tensor, needs: tuple, input: Tensor, weight: Tensor, 
 _linear_backward.fast(_linear_backward_array)
 linear.fast(_linear_array)
 linear.backward(lambda grad, needs, input, weight, bias: _linear_backward(grad, needs, input, weight, bias))
-
-
-# --- attention ------------------------------------------------------------------------------------------------------
-@composite(ns="nn.functional", random=True)
-def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-                                 is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False):
-    """softmax(query @ key.T * scale + mask) @ value. Shapes (..., L, E), (..., S, E), (..., S, Ev); `scale` is 1 / sqrt(E) by default. A
-    boolean mask is True where attention takes part; `is_causal`: position i sees positions up to i; `enable_gqa`: groups of
-    query heads share a head of key and value."""
-    for name, t in (("query", query), ("key", key), ("value", value)):
-        if t.dim() < 2:
-            raise ValueError(f"Expected query, key, and value to all be  at least 2 dimensional, but got {name}.dim: {t.dim()} instead.")
-    if not query.dtype == key.dtype == value.dtype:
-        raise ValueError("Expected query, key, and value to have the same dtype, but got query.dtype: "
-                         f"{query.dtype} key.dtype: {key.dtype} and value.dtype: {value.dtype} instead.")
-    if attn_mask is not None and is_causal:
-        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
-    if enable_gqa:
-        q, k = query.shape[-3], key.shape[-3]
-        if k == 0 or q % k or value.shape[-3] != k:
-            raise RuntimeError("Number of heads in key and value must divide the number of heads in query")
-        if q != k:
-            key, value = key.repeat_interleave(q // k, -3), value.repeat_interleave(q // k, -3)
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None and query.shape[-1] else scale if scale is not None else 1.0
-    scores = f("matmul")(query * factor, key.transpose(-2, -1))
-    hidden = None
-    if is_causal:
-        n, m = scores.shape[-2:]
-        hidden = f("ones")((n, m), dtype=D.bool_, device=query.device).tril().logical_not()
-    elif attn_mask is not None and attn_mask.dtype is D.bool_:
-        hidden = attn_mask.logical_not()
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    if hidden is not None:
-        scores = scores.masked_fill(hidden, -math.inf)
-    p = f("nn.functional.softmax")(scores, -1)
-    if hidden is not None and not is_causal:     # rows that see nothing give 0, not nan
-        p = p.masked_fill(hidden.all(-1, True), 0.0)
-    if dropout_p > 0.0:
-        p = f("nn.functional.dropout")(p, dropout_p, True)
-    return f("matmul")(p, value)

@@ -326,7 +326,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8):
     d = result_of((x1._a, x2._a))
     if not d.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {d}")
-    x1, x2 = x1.to(d), x2.to(d)
+    x1, x2 = f("broadcast_tensors")(x1.to(d), x2.to(d))
     n1, n2 = x1.norm(2, dim, True).clamp_min(eps), x2.norm(2, dim, True).clamp_min(eps)
     return ((x1 / n1) * (x2 / n2)).sum(dim)
 
@@ -335,6 +335,19 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8):
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False):
     """The p-norm of x1 - x2 + eps along the last dimension."""
     return f("linalg.vector_norm")(x1 - x2 + eps, p, -1, keepdim)
+
+
+@composite(ns=("nn.functional", "torch"))
+def pdist(input: Tensor, p: float = 2.0):
+    """The p-norm distance of every pair of rows of (N, M), (0, 1), (0, 2), ...: N (N - 1) / 2 of them."""
+    if input.dim() != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
+    if not input.is_floating_point():
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    i, j = f("triu_indices")(input.shape[0], input.shape[0], 1).unbind(0)
+    return f("linalg.vector_norm")(input.index_select(0, i) - input.index_select(0, j), p, -1)
 
 
 @composite(ns="nn.functional")

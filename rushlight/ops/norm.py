@@ -349,7 +349,7 @@ def _batch_norm_torch(input: Tensor, weight: Tensor | None, bias: Tensor | None,
     return _batch(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
-@composite(ns="torch")
+@composite(ns="torch", out=True)
 def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
                       training: bool, momentum: float, eps: float):
     """(`batch_norm`, the means, 1 / sqrt(var + eps)) of the batch; the last two are empty outside training."""
@@ -415,7 +415,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
 @composite(returns=("out", "mean", "rstd"))
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float):
     """(`group_norm`, the means, 1 / sqrt(var + eps)) of each sample and group."""
-    rows = input.reshape(N, group, -1)
+    rows = input.reshape(N, group, C // group * HxW)
     c = rows - (m := rows.mean(-1, True))
     return group_norm(input, group, weight, bias, eps), m.squeeze(-1), ((c * c).mean(-1) + eps).rsqrt()
 

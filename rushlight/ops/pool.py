@@ -162,14 +162,14 @@ def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
     return _average(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-@composite(ns="nn.functional")
+@composite(ns="nn.functional", out=True)
 def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
                divisor_override: int | None = None):
     """The mean of each window of (N, C, H, W), or its sum over `divisor_override`."""
     return _average(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-@composite(ns="nn.functional")
+@composite(ns="nn.functional", out=True)
 def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
                divisor_override: int | None = None):
     """The mean of each window of (N, C, D, H, W), or its sum over `divisor_override`."""
@@ -203,6 +203,8 @@ def lp_pool3d(input: Tensor, norm_type: Number, kernel_size: Any, stride: Any = 
 # --- adaptive -------------------------------------------------------------------------------------------------------
 def _adaptive_size(name: str, input: Any, n: int, output_size: Any, kind: str) -> tuple[int, ...]:
     d = input.dim()
+    if n > 1 and d <= n:
+        raise ValueError(f"Input dimension should be at least {n + 1}")
     if d not in (n + 1, n + 2):
         raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}")
     if any(s == 0 for s in input.shape[d - n - (kind == "max"):]):
