@@ -145,7 +145,7 @@ class Watch:
             module = getattr(arg, "__module__", None)
             name = getattr(arg, "__name__", "")
             caller = frame.f_globals.get("__name__", "")
-            if caller.startswith(("rushlight", "numpy", "importlib", "ctypes", "weakref")):
+            if caller.startswith(("rushlight", "numpy", "importlib", "ctypes", "weakref", "contextlib")):
                 return
             if module in ("builtins", None) and name in _EFFECTS and getattr(arg, "__self__", None).__class__ is ModuleType:
                 self.reason = f"the function {_EFFECTS[name]} ({name}) at {frame.f_code.co_filename}:{frame.f_lineno}"

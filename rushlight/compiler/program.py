@@ -132,14 +132,20 @@ class Interpreter(Program):
 
 def run_host(s: Step, args: list[Any], outs: list[np.ndarray]) -> None:
     """A step that has no other form than its operator's own."""
-    op = s.data["op"]
     if "call" in s.data:
         np.copyto(outs[0], s.data["call"]())
         return
-    outs = outs[:len(outs) - s.data.get("mutated", 0)]
+    results = host_results(s, args)
+    if results is not None:
+        store_results(outs[:len(outs) - s.data.get("mutated", 0)], results)
+
+
+def host_results(s: Step, args: list[Any]) -> list[Any] | None:
+    """What the operator of a host step gives for arrays, as a list; None if it writes into its arguments."""
+    op = s.data["op"]
     if s.data["writes"]:
         op.body(*args)
-        return
+        return None
     from ..ops import execute
     if op.kind == "reduction":
         b = dict(zip([p.name for p in op.params], args, strict=True))
@@ -151,13 +157,14 @@ def run_host(s: Step, args: list[Any], outs: list[np.ndarray]) -> None:
                           *[x for k, x in b.items() if k not in ("input", "dim", "keepdim", "dtype")]) if op.array is not None else \
             execute.fold_arrays(op, op.body(*values), a, dims, bool(b.get("keepdim", False)), compute, result)
     else:
-        back = None
         if not op.exact:
-            args, back = execute._half_in(op, args)
+            args, _ = execute._half_in(op, args)
         r = (op.array or op.body)(*args)
-        del back
-    rs = r if isinstance(r, (tuple, list)) else (r,)
-    for o, x in zip(outs, rs, strict=True):
+    return list(r) if isinstance(r, (tuple, list)) else [r]
+
+
+def store_results(outs: list[np.ndarray], results: list[Any]) -> None:
+    for o, x in zip(outs, results, strict=True):
         np.copyto(o, x, casting="unsafe")
 
 
