@@ -95,6 +95,8 @@ def geqrf(input: Tensor):
     need_matrices("geqrf", input)
     a = input._a
     k = min(a.shape[-2:])
+    if not a.size:
+        return _named(geqrf)((wrap(a.copy()), wrap(np.empty((*a.shape[:-2], k), a.dtype))))
     h, tau = np.empty(a.shape, a.dtype), np.empty((*a.shape[:-2], k), a.dtype)
     for i, x in enumerate(each(a)):
         r, t = np.linalg.qr(x, "raw")
@@ -124,7 +126,7 @@ def householder_product(A: Tensor, tau: Tensor):
     for i in reversed(range(k)):
         c = v.narrow(-1, i, 1)
         q = q - (c * tau[..., i].unsqueeze(-1).unsqueeze(-1)) @ (c.mH @ q)
-    return q if k else q.clone()
+    return q if k else A.clone().copy_(q)
 
 
 @composite(method=True, out="cast")
@@ -138,6 +140,7 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     """Q other (other Q), or with Q^H, for the orthogonal Q that the reflections `input`, `tau` give."""
     m = input.shape[-2]
     pad = m - input.shape[-1]
+    input = input.narrow(-1, 0, m) if pad < 0 else input
     a = f("cat")([input, f("zeros")((*input.shape[:-1], pad), dtype=input.dtype)], -1) if pad > 0 else input
     q = householder_product(a, tau)
     q = q.mH if transpose else q
@@ -261,7 +264,7 @@ def _eigh_backward(grads, needs, eigenvalues, eigenvectors):
     x = x - _diag(x.diagonal(0, -2, -1))
     if gw is not None:
         x = x + _diag(gw.to(v.dtype))
-    return (v @ x @ v.mH,)
+    return (v @ (0.5 * (x + x.mH)) @ v.mH,)
 
 
 _eigh.backward(_eigh_backward)
@@ -363,6 +366,8 @@ _lu.shape(lambda A, pivot: (A.shape, ((*A.shape[:-2], min(A.shape[-2:])), INT32)
 def permutation(pivots: np.ndarray, m: int) -> np.ndarray:
     """The order of the rows that LAPACK's interchanges give: row i of PA is row perm[i] of A."""
     p = np.broadcast_to(np.arange(m), (*pivots.shape[:-1], m)).copy()
+    if not p.size:
+        return p
     rows, piv = p.reshape(-1, m), pivots.reshape(-1, pivots.shape[-1])
     for r, q in zip(rows, piv, strict=True):
         for i, j in enumerate(q - 1):
@@ -450,7 +455,7 @@ def lu_old(A: Tensor, pivot: bool = True, get_infos: bool = False):
     """(LU, pivots), and with `get_infos` the infos. Deprecated: use `linalg.lu_factor`."""
     need_matrices("torch.lu", A)
     r = run(_lu, (A, pivot))
-    return tuple(r) if get_infos else tuple(r[:2])
+    return r if get_infos else tuple(r[:2])
 
 
 @composite(returns=("P", "L", "U"), out="cast")
@@ -601,7 +606,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         eps = float(np.finfo(real.np).eps) * max(m, n) if rcond is None or rcond < 0 else rcond
         full = (s > eps * s.narrow(-1, 0, 1)).sum(-1) if s.shape[-1] else f("zeros")(batch_of(A), dtype=D.int64)
     x = pinv(a, rtol=None if driver == "gels" else eps) @ b
-    residuals = f("empty")((0,), dtype=real)
+    residuals = f("abs")(x.reshape(-1).narrow(0, 0, 0))
     if m > n and driver != "gelsy" and bool((full == n).all().item()):
         e = f("abs")(a @ x - b)
         residuals = (e * e).sum(-2)
@@ -609,3 +614,46 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     values = s if driver in ("gelsd", "gelss") else f("empty")((0,), dtype=real)
     return _named(lstsq)((x.squeeze(-1) if vectors else x, residuals.squeeze(-1) if vectors and residuals.dim() > 1 else residuals, rank, values))
 
+
+
+# --- LDL -------------------------------------------------------------------------------------------------------------------------
+@composite(ns="linalg", returns=("LD", "pivots", "info"), out="cast")
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False):
+    """(LD, pivots, info) of symmetric or Hermitian matrices, in LAPACK's packed form (Bunch and Kaufman's pivoting)."""
+    need_matrices("torch.linalg.ldl_factor_ex", A, square=True)
+    from scipy.linalg import get_lapack_funcs
+    a = A._a
+    (trf,) = get_lapack_funcs(("hetrf" if hermitian and a.dtype.kind == "c" else "sytrf",), (a,))
+    ld, piv, info = np.empty(a.shape, a.dtype), np.zeros(a.shape[:-1], np.int32), np.zeros(a.shape[:-2], np.int32)
+    if a.size:
+        for k, x in enumerate(each(a)):
+            each(ld)[k], piv.reshape(-1, a.shape[-1])[k], info.reshape(-1)[k] = trf(x, lower=True)
+    if check_errors:
+        _raise_singular("torch.linalg.ldl_factor_ex", info, "D[{0},{0}] is zero and using it to solve would result in a division by zero.")
+    return _named(ldl_factor_ex)((wrap(np.tril(ld)), wrap(piv), wrap(info)))
+
+
+@composite(ns="linalg", returns=("LD", "pivots"), out="cast")
+def ldl_factor(A: Tensor, *, hermitian: bool = False):
+    """(LD, pivots) of symmetric or Hermitian matrices."""
+    need_matrices("torch.linalg.ldl_factor_ex", A, square=True)
+    r = ldl_factor_ex(A, hermitian=hermitian, check_errors=True)
+    return _named(ldl_factor)((r[0], r[1]))
+
+
+@composite(ns="linalg", out="cast")
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False):
+    """X of AX = B, with A given by its LDL factors."""
+    need_matrices("torch.linalg.ldl_solve", LD, "LD", square=True)
+    from scipy.linalg import get_lapack_funcs
+    if pivots.dtype.category != D.INTEGER:
+        raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {_scalar_name(pivots.dtype)}")
+    a, b = _broadcast_batches("torch.linalg.ldl_solve", LD, B)
+    if not b.numel():
+        return f("zeros_like")(b)
+    p = np.broadcast_to(pivots._a, a._a.shape[:-1]).reshape(-1, a.shape[-1]).astype(np.int32)
+    (trs,) = get_lapack_funcs(("hetrs" if hermitian and a._a.dtype.kind == "c" else "sytrs",), (a._a, b._a))
+    r = np.empty(b._a.shape, b._a.dtype)
+    for k, (x, y) in enumerate(zip(each(a._a), each(b._a), strict=True)):
+        each(r)[k] = trs(x, p[k], y, lower=True)[0]
+    return wrap(r)

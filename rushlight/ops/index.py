@@ -10,8 +10,8 @@ from ..backends.meta import MetaArray
 from ..core import dtype as D
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, view_of, wrap
-from . import execute
-from .execute import C_NAMES
+from . import execute, inplace
+from .inplace import C_NAMES
 from .declare import composite, structural, view, writes
 from .geometry import Geometry, restride
 
@@ -276,7 +276,7 @@ def _(input, indices):
 
 def _index_gradient(grad, input_meta, indices):
     z = f("zeros")(input_meta.shape, dtype=grad.dtype)
-    return execute.run_inplace(index_put, (z, indices, grad, True))
+    return inplace.run_inplace(index_put, (z, indices, grad, True))
 
 
 index.gradient(input=_index_gradient)
@@ -341,9 +341,9 @@ def setitem(self: Any, idx: Any, value: Any) -> None:
             value = value.item() if isinstance(value, np.generic) else value
             if not advanced:
                 if execute.modes.grad:
-                    execute.check_writable(self, "index assignment")
+                    inplace.check_writable(self, "index assignment")
                 target = execute.run(_basic, (self, tuple(items))) if items else self
-                execute.run_inplace(_fill(), (target, value))
+                inplace.run_inplace(_fill(), (target, value))
                 return
             value = wrap(np.asarray(_convert(value, self.dtype)))
         elif isinstance(value, (list, tuple, np.ndarray)):
@@ -351,7 +351,7 @@ def setitem(self: Any, idx: Any, value: Any) -> None:
         else:
             raise TypeError(f"can't assign a {type(value).__name__} to a {self.type()}")
     if execute.modes.grad and (value.requires_grad or self.requires_grad):
-        execute.check_writable(self, "index assignment")
+        inplace.check_writable(self, "index assignment")
     if not advanced:
         target = execute.run(_basic, (self, tuple(items)))
         _strip(target, value, self)
@@ -359,7 +359,7 @@ def setitem(self: Any, idx: Any, value: Any) -> None:
     base, indices = _split_advanced(self, items)
     if value.dtype is not self.dtype:
         value = value.to(self.dtype)
-    execute.run_inplace(index_put, (base, tuple(indices), value, False))
+    inplace.run_inplace(index_put, (base, tuple(indices), value, False))
 
 
 def _strip(target: Any, value: Any, self: Any) -> None:
@@ -513,8 +513,8 @@ def _scatter_inplace(input: Tensor, dim: int, index: Tensor, src: Any = None, *,
     src = value if src is None else src
     if reduce is not None:
         src = src if isinstance(src, T) else f("full_like")(index, src, dtype=input.dtype)
-        return execute.run_inplace(scatter_reduce, (input, dim, index, src, _reduce_name(reduce), True))
-    return execute.run_inplace(_scatter, (input, dim, index, src))
+        return inplace.run_inplace(scatter_reduce, (input, dim, index, src, _reduce_name(reduce), True))
+    return inplace.run_inplace(_scatter, (input, dim, index, src))
 
 
 T.scatter_ = _scatter_inplace  # type: ignore[attr-defined]
@@ -749,7 +749,7 @@ def _masked_fill_into(input: Tensor, mask: Tensor, value: Tensor | Number):
 
 
 _masked_fill_into.gradient(input=_unmasked, value=lambda grad, mask: f("where")(mask.to(D.bool_), grad, f("zeros_like")(grad)).sum())
-T.masked_fill_ = lambda self, mask, value: execute.run_inplace(_masked_fill_into, (self, mask, value))  # type: ignore[attr-defined]
+T.masked_fill_ = lambda self, mask, value: inplace.run_inplace(_masked_fill_into, (self, mask, value))  # type: ignore[attr-defined]
 
 
 def _masked_scatter_check(input, mask, source):
@@ -778,7 +778,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor):
     return execute.run(_masked_scatter, (input if input._a.shape == shape else input.expand(shape), mask, source))
 
 
-T.masked_scatter_ = lambda self, mask, source: execute.run_inplace(_masked_scatter, (self, mask, source))  # type: ignore[attr-defined]
+T.masked_scatter_ = lambda self, mask, source: inplace.run_inplace(_masked_scatter, (self, mask, source))  # type: ignore[attr-defined]
 
 
 def _source_back(grad, mask, source_meta):

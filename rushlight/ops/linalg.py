@@ -410,6 +410,26 @@ def cholesky_old(input: Tensor, upper: bool = False):
     return _cholesky("cholesky", input, upper)
 
 
+@structural(public=False, exact=True, name="cholesky_solve")
+def _cholesky_solve(B: Tensor, L: Tensor, upper: bool):
+    low = L.swapaxes(-1, -2).conj() if upper else L
+    y = _solve_triangular.fn(low, B, False, False)
+    return _solve_triangular.fn(low.swapaxes(-1, -2).conj(), y, True, False)
+
+
+def _cholesky_solve_backward(grad, needs, L, result, upper):
+    gb = run(_cholesky_solve, (grad, L, upper))
+    if not needs[1]:
+        return gb, None
+    x = gb @ result.mH
+    x = x + x.mH
+    return gb, -(L @ x) if upper else -(x @ L)
+
+
+_cholesky_solve.shape(lambda B, L, upper: B.shape)
+_cholesky_solve.backward(_cholesky_solve_backward)
+
+
 @composite(method=True, out="cast")
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False):
     """X of AX = B, with A given by its Cholesky factor."""
@@ -418,9 +438,10 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False):
     if L.shape[-1] != L.shape[-2] or L.shape[-1] != B.shape[-2]:
         raise RuntimeError(f"Incompatible matrix sizes for cholesky_solve: each A matrix is {L.shape[-1]} by {L.shape[-1]} but each b matrix is {B.shape[-2]} by "
                            f"{B.shape[-1]}")
-    low = L.mH if upper else L
-    y = solve_triangular(low, B, upper=False)
-    return solve_triangular(low.mH, y, upper=True)
+    if B.dtype is not L.dtype:
+        raise RuntimeError(f"cholesky_solve: expected B and L to have the same dtype, got {B.dtype.name} and {L.dtype.name}")
+    L, B = _broadcast_batches("cholesky_solve", L, B)
+    return run(_cholesky_solve, (B, L, upper))
 
 
 @composite(method=True, out="cast")
@@ -459,12 +480,16 @@ def matrix_norm(A: Tensor, ord: Number | str = "fro", dim: tuple = (-2, -1), kee
     elif abs(ord) not in (1, 2, float("inf")):
         raise RuntimeError(f"{name}: Order {ord} not supported.")
     if ord == "nuc" or abs(ord) == 2:
+        if ord == 2 and not min(x.shape[r], x.shape[c]):
+            return f("linalg.vector_norm")(x, 2, (r, c), keepdim)
         s = f("linalg.svdvals")(x.permute([k for k in range(x.dim()) if k not in (r, c)] + [r, c]))
         v = s.sum(-1) if ord == "nuc" else f("amax")(s, -1) if ord > 0 else f("amin")(s, -1)
     else:
         if abs(ord) == 1:
             r, c = c, r
         v = f("linalg.vector_norm")(x, 1, c, True)
+        if ord > 0 and not v.shape[r]:
+            v = f("cat")([v, f("zeros")([1 if k == r else n for k, n in enumerate(v.shape)], dtype=v.dtype)], r)
         v = (f("amax") if ord > 0 else f("amin"))(v, r, True)
         return v if keepdim else v.squeeze((r, c))
     if keepdim:
@@ -520,7 +545,7 @@ def matrix_power(A: Tensor, n: int):
     if A.shape[-1] != A.shape[-2]:
         raise RuntimeError(f"linalg.matrix_power: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices")
     if n == 0:
-        return eye_like(A, A.shape[-1]).expand(A.shape).clone()
+        return A.clone().copy_(eye_like(A, A.shape[-1]).expand(A.shape))
     x = inv(A) if n < 0 else A
     n, r = abs(n), None
     while True:
@@ -636,6 +661,7 @@ def vander(x: Tensor, N: int | None = None):
     """Vandermonde matrices: the powers 0 ... N - 1 of each element."""
     if N is not None and N <= 1:
         raise RuntimeError("N must be greater than 1.")
+    x = x.reshape(1) if x.dim() == 0 else x
     n = x.shape[-1] if N is None else N
     if x.dtype.category < D.FLOAT and x.dtype is not D.int64:
         x = x.to(D.int64)

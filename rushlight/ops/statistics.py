@@ -269,7 +269,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     """Estimated derivatives along each dimension, by central differences in the interior; `spacing` gives distances or coordinates."""
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
-    dims = list(range(input.dim())) if dim is None else [d % input.dim() for d in ((dim,) if isinstance(dim, int) else dim)]
+    dims = list(range(input.dim())) if dim is None else [normalize_dims((d,), input.dim(), "gradient")[0] for d in ((dim,) if isinstance(dim, int) else dim)]
     if len(set(dims)) != len(dims):
         raise RuntimeError(f"dim {dims[0]} appears multiple times in the list of dims")
     spacing = 1 if spacing is None else spacing
