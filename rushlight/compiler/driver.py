@@ -344,7 +344,7 @@ class Layout:
 
     # --- the module
     def key(self) -> str:
-        return "\n".join([self.int_type, str(self.pool), *self.symbols, *["\n".join(s) for s in self.segments]])
+        return "\n".join([self.int_type, str(self.pool), *self.symbols, *["{" + "\n".join(s) for s in self.segments]])
 
     def text(self) -> str:
         m = Module("step")

@@ -44,8 +44,9 @@ class _Host(Interpreter):
 class NativeProgram(Program):
     """A graph compiled; see `Program` for what callers may do."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, apart: bool = False) -> None:
+        """`apart`: a driver for each item, so that they can be timed one by one."""
+        self.graph, self.apart = graph, apart
         s = schedule(graph)
         self.notes: list[dict[str, Any]] = []
         items = self._plans(s.items, s.notes)
@@ -114,7 +115,7 @@ class NativeProgram(Program):
                 for v in (*item.reads, *item.written):
                     self.stale.setdefault(v.buffer.id, []).append(h)
                 continue
-            if not runs or not isinstance(runs[-1], int):
+            if self.apart or not runs or not isinstance(runs[-1], int):
                 layout.begin()
                 runs.append(len(layout.segments) - 1)
             if isinstance(how, KernelPlan):

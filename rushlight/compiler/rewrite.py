@@ -186,8 +186,11 @@ class Rewriter:
                 self.nodes.append(s)
             else:
                 self.nodes += node
-        nodes = _forward_copies(_inline_constants(self.nodes))
-        return nodes
+        nodes = _inline_cheap(_inline_constants(self.nodes))
+        split: list[Any] = []
+        for n in nodes:
+            split += self._split(n) if isinstance(n, Loop) and n.fold is not None else [n]
+        return _forward_copies(split)
 
     def _pointwise(self, s: Step) -> list[Loop] | None:
         shape, compute = s.data["shape"], s.data["compute"]
@@ -283,7 +286,7 @@ class Rewriter:
         if not axes:                            # nothing is folded: every element is a result
             e = e if finish is None else E.substitute(finish, {"$s": e})
             return [Loop(a.shape, [(b, e)], {name: a}, compute, [s.name])]
-        return self._split(Loop(a.shape, [(b, e)], {name: a}, compute, [s.name], (COMBINE[s.data["combine"]], axes, finish)))
+        return [Loop(a.shape, [(b, e)], {name: a}, compute, [s.name], (COMBINE[s.data["combine"]], axes, finish))]
 
     def _split(self, loop: Loop) -> list[Loop]:
         """In two where the axes do not lie together, or where one fold would keep one thread busy."""
@@ -366,6 +369,45 @@ def _inline_constants(nodes: list[Any]) -> list[Any]:
                 filled.pop(v.buffer.id, None)
         out.append(n)
     return out
+
+
+def _inline_cheap(nodes: list[Any]) -> list[Any]:
+    """A temp whose elements are quickly made of much smaller operands is made again by every loop that reads it."""
+    writers: dict[int, list[int]] = {}
+    for i, n in enumerate(nodes):
+        for v in n.written:
+            writers.setdefault(v.buffer.id, []).append(i)
+    cheap: dict[int, Loop] = {}
+    for i, n in enumerate(nodes):
+        if not isinstance(n, Loop):
+            continue
+        for name, v in list(n.loads.items()):
+            p = cheap.get(v.buffer.id) if isinstance(v, View) else None
+            if p is None or p.compute in ("float32", "float64") and n.compute in ("float32", "float64") and p.compute != n.compute:
+                continue
+            first = writers[v.buffer.id][0]
+            if any(first < j < i and any(w.conflicts(r) for w in nodes[j].written) for r in p.reads for j in writers.get(r.buffer.id, ())):
+                continue
+            made = p if p.shape == n.shape else p.in_shape(n.shape)
+            if made is None or view_name(made.stores[0][0]) != name:
+                continue
+            loads = {k: x for k, x in n.loads.items() if k != name} | made.loads
+            n = nodes[i] = Loop(n.shape, [(t, E.substitute(e, {name: made.stores[0][1]})) for t, e in n.stores], loads, n.compute, n.ops, n.fold)
+        if n.fold is None and len(n.stores) == 1 and n.loads:
+            to, e = n.stores[0]
+            operands = sum(_extent(v) for v in n.loads.values() if isinstance(v, View))
+            if to.buffer.kind == "temp" and len(writers[to.buffer.id]) == 1 and scalar.weight([e]) <= 4 and (2 * operands <= to.size or to.size <= 4096) \
+                    and to.dtype.name not in ("float16", "bfloat16") and all(isinstance(v, View) for v in n.loads.values()):
+                cheap[to.buffer.id] = n
+    return nodes
+
+
+def _extent(v: View) -> int:
+    """How many different elements a view has."""
+    n = 1
+    for d, s in zip(v.shape, v.strides, strict=True):
+        n *= d if s else 1
+    return n
 
 
 def _dense(v: View) -> bool:
