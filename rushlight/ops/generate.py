@@ -309,6 +309,7 @@ def _late(op: Operator, key: str) -> list[Callable]:
 
 def _function(op: Operator) -> Callable:
     from . import execute
+    from .inplace import run_inplace, run_out
     if op.kind == "composite" and not op.has_out and not op.array and not op.old:
         return _composite(op)
     sig, values, env = _signature(op)
@@ -333,8 +334,8 @@ def _function(op: Operator) -> Callable:
     else:
         lines.append("    return RUN(OP, " + values + ")")
     record = _late(op, "record")
-    f = make("\n".join(lines), op.name, OP=op, RUN=execute.run, OUT=execute.run_out, OLD=old_names, LEGACY=legacy, SIZES=sizes, RECORD=record,
-             INPLACE=execute.run_inplace, **env) \
+    f = make("\n".join(lines), op.name, OP=op, RUN=execute.run, OUT=run_out, OLD=old_names, LEGACY=legacy, SIZES=sizes, RECORD=record,
+             INPLACE=run_inplace, **env) \
         if op.name.isidentifier() else None
     assert f is not None, op.name
     return f
@@ -362,13 +363,14 @@ def _evaluator(plain: Plain) -> Callable | None:
 def _composite(op: Operator) -> Callable:
     """A composite is its own body; keywords of other ages and capture still pass through a wrapper."""
     from . import execute
+    from .inplace import run_inplace
     sig, values, env = _signature(op, out=False)
     lines = [f"def {op.name}({sig}):", *_prelude(op, False), f"    return RUN(OP, {values})"]
-    return make("\n".join(lines), op.name, OP=op, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes, INPLACE=execute.run_inplace, **env)
+    return make("\n".join(lines), op.name, OP=op, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes, INPLACE=run_inplace, **env)
 
 
 def _inplace(op: Operator) -> Callable:
-    from . import execute
+    from .inplace import run_inplace
     sig, values, env = _signature(op, out=False, flag=False)
     lines = [f"def {op.name}_({sig}):", *_prelude(op, True)]
     plain = op.derived("plain")
@@ -378,7 +380,7 @@ def _inplace(op: Operator) -> Callable:
         lines += _fast_inplace(plain, "        ")
         env["UF"] = plain.ufunc
     lines.append(f"    return RUN(OP, {values})")
-    return make("\n".join(lines), op.name + "_", OP=op, RUN=execute.run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, **env)
+    return make("\n".join(lines), op.name + "_", OP=op, RUN=run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, **env)
 
 
 def _fast_inplace(plain: Plain, indent: str) -> list[str]:
@@ -471,6 +473,7 @@ def old_names(op: Operator, values: tuple, kw: dict, out: Any, inplace: bool) ->
 
 def _again(op: Operator, bound: dict, out: Any, inplace: bool) -> Any:
     from . import execute
+    from .inplace import run_inplace, run_out
     vals = []
     for p in op.params:
         v = bound[p.name]
@@ -478,8 +481,8 @@ def _again(op: Operator, bound: dict, out: Any, inplace: bool) -> Any:
             v = sizes(v, op.name, p.name)
         vals.append(v)
     if inplace:
-        return execute.run_inplace(op, tuple(vals))
-    return execute.run(op, tuple(vals)) if out is None else execute.run_out(op, tuple(vals), out)
+        return run_inplace(op, tuple(vals))
+    return execute.run(op, tuple(vals)) if out is None else run_out(op, tuple(vals), out)
 
 
 def legacy(op: Operator, values: tuple, old: tuple, out: Any, inplace: bool) -> Any:
@@ -620,7 +623,7 @@ def _record(op: Operator, inplace: bool) -> Callable:
     wanted = {p.name for p in tensors} if op.joint else set(formulas)
     multi = op.returns is not None or op.multi
     pnames = [p.name for p in op.params]
-    lines = [f"def record(t, {', '.join([*pnames, *op.keeps])}):", "    if not modes.grad: return"]
+    lines = [f"def record(t_, {', '.join([*pnames, *op.keeps])}):", "    if not modes.grad: return"]
     edges = []
     for i, p in enumerate(tensors):
         e = f"e{i}"
@@ -639,10 +642,10 @@ def _record(op: Operator, inplace: bool) -> Callable:
     tests = [f"e{i} is None" if p.kind != "list" else f"not any(e{i})" for i, p in enumerate(tensors) if p.name in wanted]
     lines.append(f"    if {' and '.join(tests) or 'True'}: return")
     if not multi:
-        lines.append("    if t._a.dtype.kind in 'biu': return")
-    lines.append("    n = new(NODE); n.seq = seq()")
+        lines.append("    if t_._a.dtype.kind in 'biu': return")
+    lines.append("    n_ = new(NODE); n_.seq = seq()")
     nxt = ", ".join(edges)
-    lines.append(f"    n.next = ({nxt}{',' if nxt else ''})")
+    lines.append(f"    n_.next = ({nxt}{',' if nxt else ''})")
     saves = []
     tnames = {p.name: (i, p) for i, p in enumerate(tensors)}
     anysave = False
@@ -654,9 +657,9 @@ def _record(op: Operator, inplace: bool) -> Callable:
         every = op.joint or set(users) == wanted
         if nm in ("result", "results") or op.returns and nm in op.returns:
             later = True
-            v = "save_result(t)" if nm == "result" and not multi else "save_result(t[0])" if nm == "result" else \
-                "tuple(save_result(x, i) if x is not None else None for i, x in enumerate(t))" if nm == "results" else \
-                f"save_result(t[{op.returns.index(nm)}], {op.returns.index(nm)})"  # type: ignore[union-attr]
+            v = "save_result(t_)" if nm == "result" and not multi else "save_result(t_[0])" if nm == "result" else \
+                "tuple(save_result(x, i) if x is not None else None for i, x in enumerate(t_))" if nm == "results" else \
+                f"save_result(t_[{op.returns.index(nm)}], {op.returns.index(nm)})"  # type: ignore[union-attr]
             anysave = True
         elif nm in op.keeps:
             v, every = f"None if {nm} is None else wrap({nm})", True
@@ -682,18 +685,18 @@ def _record(op: Operator, inplace: bool) -> Callable:
         for i, p in enumerate(tensors):
             if p.name in wanted:
                 fits.append((i, len(saves)))
-                saves.append(f"None if e{i} is None or ({p.name}._a.shape == t._a.shape and {p.name}._a.dtype is t._a.dtype) else TensorMeta({p.name})")
-    lines.append(f"    n.saved = ({', '.join(saves)}{',' if saves else ''})")
-    lines.append("    n.where = place()" if anysave else "    n.where = place() if modes.anomaly else None")
+                saves.append(f"None if e{i} is None or ({p.name}._a.shape == t_._a.shape and {p.name}._a.dtype is t_._a.dtype) else TensorMeta({p.name})")
+    lines.append(f"    n_.saved = ({', '.join(saves)}{',' if saves else ''})")
+    lines.append("    n_.where = place()" if anysave else "    n_.where = place() if modes.anomaly else None")
     if inplace:
-        lines.append("    HISTORY(t, n)")
+        lines.append("    HISTORY(t_, n_)")
     elif multi:
-        lines.append("    n.outputs = len(t)")
-        lines.append("    attach_many(t, n)")
+        lines.append("    n_.outputs = len(t_)")
+        lines.append("    attach_many(t_, n_)")
     else:
-        lines.append("    t._node = n; t._rg = True")
-    from . import execute
-    return make("\n".join(lines), "record", NODE=op.derived("node"), HISTORY=execute.set_history)
+        lines.append("    t_._node = n_; t_._rg = True")
+    from .inplace import set_history
+    return make("\n".join(lines), "record", NODE=op.derived("node"), HISTORY=set_history)
 
 
 def _node(op: Operator) -> type:
