@@ -25,6 +25,7 @@ from ..core.tensor import Tensor, bump
 from ..ops import execute, generate
 from ..ops import expr as E
 from ..ops.declare import Operator
+from ..ops.inplace import run_inplace
 from .graph import Buffer, Graph, Scalar, Step, View
 
 __all__ = ["Capture", "CaptureError"]
@@ -60,6 +61,7 @@ class Capture:
         self.reason: str | None = None
         self.leaves: dict[int, tuple[Tensor, bool]] = {}    # leaves whose .grad was set afresh, and whether it was None at entry
         self.depth = 0
+        self.kept: dict[str, Any] = {}              # by name, the arrays that the operators within a composite's body gave
         self.gemm_body = None
 
     # --- buffers ----------------------------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ class Capture:
         """The operator alone, unnoted."""
         execute.capture[0] = None
         try:
-            return execute.run_inplace(op, values) if inplace else execute.run(op, values)
+            return run_inplace(op, values) if inplace else execute.run(op, values)
         finally:
             execute.capture[0] = self
 
@@ -119,13 +121,14 @@ class Capture:
         if not (op.gradients or op.joint):
             return op.body(*values)
         before, modes.grad = modes.grad, False
+        self.kept = {}
         try:
             r = op.body(*values)
         finally:
             modes.grad = before
         if modes.grad and any(execute.rg(v) for v in values):
             r = tuple(r) if isinstance(r, tuple) else r
-            op.derived("record")(r, *values, *[None] * len(op.keeps))
+            op.derived("record")(r, *values, *[self.kept.get(k) for k in op.keeps])
         return r
 
     def _view(self, op: Operator, values: tuple) -> Any:
@@ -271,6 +274,8 @@ class Capture:
             raise CaptureError(f"{op.name} hands extra values to its gradient and has no body to capture")
         if len(outs) != len(t if isinstance(t, tuple) else (t,)):
             raise CaptureError(f"{op.name} gives None among its results")
+        if op.returns:
+            self.kept.update((n, x._a) for n, x in zip(op.returns, t, strict=True))
         self.graph.add(Step("host", op.name, {}, [self.new(x) for x in outs], op=op, args=args, writes=False))
         for p, v in zip(op.params, values, strict=True):
             if p.name in op.mutates and v is not None:
