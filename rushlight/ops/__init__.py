@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "create", "copy", "index", "join", "sort", "sets", "statistics", "matmul", "random",
-            "activation", "linear", "attention", "loss", "loss_class", "loss_ctc", "norm", "conv", "pool", "resample", "embedding", "linalg", "decompositions", "fft", "special", "update")
+            "activation", "linear", "attention", "loss", "loss_class", "loss_ctc", "norm", "conv", "pool", "resample", "embedding", "linalg", "decompositions", "fft", "special", "windows", "copies", "update")
 _loaded: list[bool] = []
 
 

@@ -731,6 +731,8 @@ def _as_complex(a):
         raise RuntimeError(f"view_as_complex is only supported for floating point tensors, but got a tensor of scalar type: {D.of(a.dtype)!r}")
     if a.ndim == 0 or a.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
+    if not a.size:
+        return np.empty(a.shape[:-1], f"c{a.dtype.itemsize * 2}")
     if a.strides[-1] != a.itemsize:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     if any(s % (2 * a.itemsize) for s in a.strides[:-1]):
