@@ -168,7 +168,7 @@ class Watch:
                     env[f"o{k}"] = obj
                     terms.append(f"{expr.format(f'o{k}')} is {value}")
                     return
-                deep.append((get, token(value, 2)))
+                deep.append((lambda: token(get(), 2), token(value, 2)))
                 self.keep.append(value)
                 return
             env[f"o{k}"], env[f"v{k}"] = obj, value
