@@ -260,6 +260,39 @@ class Rewriter:
                                         compute=to.dtype.name)) or []
         return out
 
+    def _host(self, s: Step) -> list[Loop] | None:
+        """Operators that move elements, as loops."""
+        args, name = s.data.get("args", ()), s.name.rstrip("_")
+        if name == "masked_fill" and len(args) == 3 and all(isinstance(a, View) for a in args[:2]) and args[1].dtype == np.bool_:
+            x, mask, value = args
+            to = s.outputs[0]
+            inputs: dict[str, Any] = {"x": x, "mask": mask}
+            if isinstance(value, View) and value.size == 1:
+                inputs["value"] = value
+                new = E.cast(E.arg("value"), to.dtype.name)
+            elif isinstance(value, (bool, int, float)):
+                new = E.cast(value, to.dtype.name)
+            else:
+                return None
+            e = E.prim("where", E.arg("mask"), new, E.arg("x"))
+            return self._pointwise(Step("pointwise", name, inputs, [to], exprs={"out": e}, shape=to.shape, compute=to.dtype.name))
+        if name == "cat" and len(args) >= 2 and isinstance(args[1], int) and isinstance(args[0], (list, tuple)):
+            to, parts = s.outputs[0], [v for v in args[0] if isinstance(v, View) and v.size]
+            dim = args[1] % max(len(to.shape), 1)
+            if len(parts) != len(args[0]) or any(v.dtype != to.dtype or len(v.shape) != len(to.shape) for v in parts):
+                return None
+            out: list[Loop] = []
+            at = to.offset
+            for v in parts:
+                piece = View(to.buffer, to.dtype, v.shape, to.strides, at)
+                made = self._copy(Step("copy", name, {"input": v}, [piece]))
+                if made is None:
+                    return None
+                out += made
+                at += v.shape[dim] * to.strides[dim]
+            return out
+        return None
+
     def _fold(self, s: Step) -> list[Loop] | None:
         source, to, compute = s.inputs["input"], s.outputs[0], s.data["compute"]
         finish, m = s.data["finish"], s.data["map"]
