@@ -448,3 +448,88 @@ def test_loops_drop_dimensions_of_one():
     b.pointwise(x + y, x=b.external(3, 1, 5), y=b.external(1, 1, 5), kind="output")
     (loop,) = loops_of(b.g)
     assert loop.shape == (3, 5) and sorted(v.strides for v in loop.reads) == [(0, 4), (20, 4)]
+
+
+# --- whole calls ------------------------------------------------------------------------------------------------------
+def test_a_target_out_of_bounds_stops_the_step_before_its_update():
+    import rushlight as torch
+    import rushlight.nn.functional as F
+    from rushlight.compiler.compiled import compile_function
+    torch.manual_seed(0)
+    m = torch.nn.Linear(6, 4)
+    opt = torch.optim.SGD(m.parameters(), 0.1)
+    a, t = torch.randn(8, 6), torch.randint(0, 4, (8,))
+
+    def step(a, t):
+        opt.zero_grad()
+        loss = F.cross_entropy(m(a), t)
+        loss.backward()
+        opt.step()
+        return loss
+
+    c = compile_function(step)
+    for _ in range(3):
+        c(a, t)
+    assert c.calls["replayed"] >= 1
+    before = m.weight.detach().clone()
+    t[3] = 4
+    with pytest.raises(IndexError, match="Target 4 is out of bounds"):
+        c(a, t)
+    assert torch.equal(m.weight, before)
+    t[3] = -100                                                 # ignored
+    assert c(a, t).isfinite()
+    assert not torch.equal(m.weight, before)
+
+
+def test_equal_values_are_computed_once():
+    b = Builder()
+    a, w = b.external(20, 30), b.external(30, 30)
+    for _ in range(2):
+        m = b.fold(a, (1,), "max", keepdim=True)
+        e = b.pointwise(E.exp(x - y), x=a, y=m)
+        b.gemm(e, w, kind="output")
+    same(b.g)
+    assert kinds(b.g) == ["rows", "gemm", "gemm"]
+
+
+def test_equal_reads_of_changed_memory_are_not_shared():
+    b = Builder()
+    a, w = b.external(20, 20), b.external(20, 20)
+    b.gemm(b.pointwise(E.tanh(x), x=a), w, kind="output")
+    b.pointwise(x * 2, a, x=a)
+    b.gemm(b.pointwise(E.tanh(x), x=a), w, kind="output")
+    same(b.g)
+
+
+def test_masked_fill_and_cat_are_loops():
+    import rushlight as torch
+    from rushlight.compiler.compiled import compile_function
+
+    def f(a, b, m):
+        return torch.cat([a.masked_fill(m, -1.0), b * 2], 1)
+
+    a, b = torch.randn(5, 7), torch.randn(5, 4)
+    m = torch.rand(5, 7) > 0.5
+    c = compile_function(f)
+    for _ in range(3):
+        assert torch.equal(c(a, b, m), f(a, b, m))
+    (_, e), = c.entries
+    assert c.calls["replayed"] == 2 and e.program.segments == 1 and all(r["kind"] != "host" for r in e.program.report())
+
+
+def test_random_operators_run_between_segments_and_follow_the_stream():
+    import rushlight as torch
+    import rushlight.nn.functional as F
+    from rushlight.compiler.compiled import compile_function
+
+    def f(a):
+        return F.dropout(a * 2, 0.5).tanh()
+
+    a = torch.randn(300, 40)                                    # its mask is large enough to be adopted, not copied
+    torch.manual_seed(3)
+    want = [f(a) for _ in range(4)]
+    torch.manual_seed(3)
+    c = compile_function(f)
+    for w in want:
+        torch.testing.assert_close(c(a), w) if hasattr(torch, "testing") else np.testing.assert_allclose(c(a).numpy(), w.numpy(), rtol=1e-6)
+    assert c.calls["replayed"] >= 2

@@ -7,7 +7,6 @@ A segment returns 0, or 1 + the number of the check that failed, and runs nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -220,7 +219,7 @@ class Layout:
         self.own: list[tuple[int, int]] = []
         self.scalars: list[tuple[int, Any]] = []
         self.updates: list[tuple[np.ndarray, Any]] = []
-        self.flags: list[tuple[int, Callable[[int], Exception]]] = []
+        self.flags: list[Step] = []                             # the checks, by number
         self.symbols: dict[str, tuple[str, Any]] = {}           # key -> symbol, plan
         self.segments: list[list[str]] = []
         self.declared: dict[str, str] = {}
@@ -286,10 +285,13 @@ class Layout:
         grid, grain = plan.grid()
         self.run(f"@{name}", self.address(at), grid, grain)
 
-    def check(self, word: int, error: Callable[[int], Exception]) -> None:
-        """Stop here if the int64 at `word` is not 0; `error(value)` is what is then raised."""
-        self.flags.append((word, error))
-        v, c = self.load(word, "i64"), self.fresh()
+    def check(self, flag: View, step: Step) -> None:
+        """Stop here if the int64 that `flag` is, is not 0."""
+        self.flags.append(step)
+        at = self.place([0])
+        self.point(at, flag.buffer, flag.offset)
+        p, v, c = self.load(at), self.fresh(), self.fresh()
+        self.say(f"{v} = load i64, ptr {p}, align 8")
         self.say(f"{c} = icmp eq i64 {v}, 0")
         n = len(self.flags)
         self.say(f"br i1 {c}, label %ok{n}, label %bad{n}\nbad{n}:\n  ret i64 {n}\nok{n}:")

@@ -8,6 +8,7 @@ expression plus a comparison of the modules' mutation epoch; only when the epoch
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -36,6 +37,14 @@ def token(x: Any, depth: int = 2) -> Any:
                 and not type(x).__module__.startswith(("rushlight", "torch")) and not _is_module(x):
             return (id(x), tuple([(k, token(y, depth - 1)) for k, y in vars(x).items()]))
     return id(x)
+
+
+_LIBRARY = os.path.dirname(os.__file__)
+
+
+def _of_python(filename: str) -> bool:
+    """Whether code belongs to Python's own library."""
+    return filename.startswith((_LIBRARY, "<frozen")) and "site-packages" not in filename
 
 
 def _is_module(x: Any) -> bool:
@@ -136,7 +145,9 @@ class Watch:
                     or name.startswith(("numpy.", "importlib", "scipy", "llvmlite")):
                 return
             code = frame.f_code
-            if code not in self.codes and code.co_name not in ("__exit__", "__enter__") or code not in self.codes:
+            if _of_python(code.co_filename):            # modules being imported, mostly
+                return
+            if code not in self.codes:
                 first = None
                 if code.co_argcount and code.co_varnames[0] == "self":
                     first = frame.f_locals.get("self")
@@ -145,7 +156,8 @@ class Watch:
             module = getattr(arg, "__module__", None)
             name = getattr(arg, "__name__", "")
             caller = frame.f_globals.get("__name__", "")
-            if caller.startswith(("rushlight", "numpy", "importlib", "ctypes", "weakref", "contextlib")):
+            if caller.startswith(("rushlight", "numpy", "importlib", "ctypes", "weakref", "contextlib")) \
+                    or caller != "random" and _of_python(frame.f_code.co_filename):
                 return
             if module in ("builtins", None) and name in _EFFECTS and getattr(arg, "__self__", None).__class__ is ModuleType:
                 self.reason = f"the function {_EFFECTS[name]} ({name}) at {frame.f_code.co_filename}:{frame.f_lineno}"

@@ -75,6 +75,8 @@ class NativeProgram(Program):
                     how = product_of(item)
                 elif item.kind == "update" and MultiPlan.fits(item):
                     how = MultiPlan(item)
+                elif item.kind == "check":
+                    how = item
                 why += [] if how is not None else [f"{item.name} has no native form here: it runs in Python"]
                 self.notes.append({"kind": item.kind if how is not None else "host", "ops": [item.name], "why": "; ".join(why),
                                    "shape": list(item.outputs[0].shape) if item.outputs else []})
@@ -122,6 +124,8 @@ class NativeProgram(Program):
                 layout.kernel(how)
             elif isinstance(how, MultiPlan):
                 layout.update(how)
+            elif isinstance(how, Step):
+                layout.check(how.inputs["flag"], how)
             else:
                 layout.product(how)
         self._load(runs)
@@ -191,14 +195,8 @@ class NativeProgram(Program):
         return call
 
     def _failed(self, number: int) -> None:
-        word, error = self.layout.flags[number - 1]
-        at = self._flag_memory(word)
-        value = int(at[0])
-        at[0] = 0
-        raise error(value)
-
-    def _flag_memory(self, word: int) -> np.ndarray:
-        return self.words[word:word + 1]
+        check = self.layout.flags[number - 1]
+        raise check.data["error"](self.host.array(check.data["view"]))
 
     def _runner(self) -> Callable[[], None]:
         calls = tuple(self.calls)

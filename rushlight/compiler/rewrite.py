@@ -186,7 +186,7 @@ class Rewriter:
                 self.nodes.append(s)
             else:
                 self.nodes += node
-        nodes = _inline_cheap(_inline_constants(self.nodes))
+        nodes = _common(_inline_cheap(_inline_constants(self.nodes)))
         split: list[Any] = []
         for n in nodes:
             split += self._split(n) if isinstance(n, Loop) and n.fold is not None else [n]
@@ -260,7 +260,7 @@ class Rewriter:
                                         compute=to.dtype.name)) or []
         return out
 
-    def _host(self, s: Step) -> list[Loop] | None:
+    def _host(self, s: Step) -> list[Any] | None:
         """Operators that move elements, as loops."""
         args, name = s.data.get("args", ()), s.name.rstrip("_")
         if name == "masked_fill" and len(args) == 3 and all(isinstance(a, View) for a in args[:2]) and args[1].dtype == np.bool_:
@@ -276,6 +276,8 @@ class Rewriter:
                 return None
             e = E.prim("where", E.arg("mask"), new, E.arg("x"))
             return self._pointwise(Step("pointwise", name, inputs, [to], exprs={"out": e}, shape=to.shape, compute=to.dtype.name))
+        if name == "check_target" and len(args) == 3 and isinstance(args[0], View) and native_dtypes([args[0]]):
+            return self._check_target(s, *args)
         if name == "cat" and len(args) >= 2 and isinstance(args[1], int) and isinstance(args[0], (list, tuple)):
             to, parts = s.outputs[0], [v for v in args[0] if isinstance(v, View) and v.size]
             dim = args[1] % max(len(to.shape), 1)
@@ -292,6 +294,24 @@ class Rewriter:
                 at += v.shape[dim] * to.strides[dim]
             return out
         return None
+
+    def _check_target(self, s: Step, target: View, classes: int, ignore: int) -> list[Any] | None:
+        """A copy (which is left out where it can), and a flag that stops the run when a target is no class."""
+        t, flag = E.arg("input"), self.temp(np.dtype(np.int64), ())
+        bad = E.prim("and", E.prim("or", E.prim("lt", t, 0), E.prim("ge", t, classes)), E.prim("ne", t, ignore))
+        copied = self._copy(Step("copy", s.name, {"input": target}, s.outputs))
+        one = E.cast(bad, "int64")
+        tested = self._fold(Step("fold", s.name, {"input": target}, [flag], combine="max", map=one, finish=None, dims=tuple(range(len(target.shape))),
+                                 keepdim=False, n=target.size, compute="int64"))
+        if copied is None or tested is None:
+            return None
+
+        def error(a: np.ndarray) -> Exception:
+            from ..ops.loss_class import out_of_bounds
+            return out_of_bounds(a, classes, ignore) or RuntimeError("a target was out of bounds while it was read")
+        check = Step("check", s.name, {"flag": flag}, [], error=error, view=target)
+        check.index = s.index
+        return [*copied, *tested, check]
 
     def _fold(self, s: Step) -> list[Loop] | None:
         source, to, compute = s.inputs["input"], s.outputs[0], s.data["compute"]
@@ -433,6 +453,51 @@ def _inline_cheap(nodes: list[Any]) -> list[Any]:
                     and to.dtype.name not in ("float16", "bfloat16") and all(isinstance(v, View) for v in n.loads.values()):
                 cheap[to.buffer.id] = n
     return nodes
+
+
+def _common(nodes: list[Any]) -> list[Any]:
+    """What was computed before, of memory that has not changed since, is not computed again."""
+    writers: dict[int, int] = {}
+    for n in nodes:
+        for v in n.written:
+            writers[v.buffer.id] = writers.get(v.buffer.id, 0) + 1
+    version: dict[int, int] = {}
+    known: dict[Any, Buffer] = {}
+    moved: dict[int, Buffer] = {}
+    out: list[Any] = []
+    for n in nodes:
+        n = _rebased(n, moved) if moved else n
+        key = _value_key(n, version)
+        if key is not None:
+            b = n.stores[0][0].buffer if isinstance(n, Loop) else n.inputs["flag"].buffer
+            if isinstance(n, Loop):
+                if b.kind == "temp" and writers[b.id] == 1 and _dense(n.stores[0][0]) and n.stores[0][0].size * n.stores[0][0].dtype.itemsize == b.nbytes:
+                    if key in known:
+                        moved[b.id] = known[key]
+                        continue
+                    known[key] = b
+            elif key in known:
+                continue
+            else:
+                known[key] = b
+        for v in n.written:
+            version[v.buffer.id] = version.get(v.buffer.id, 0) + 1
+        out.append(n)
+    return out
+
+
+def _value_key(n: Any, version: dict[int, int]) -> Any:
+    """Equal for nodes that give the same; None where that cannot be told."""
+    if isinstance(n, Step):
+        return ("check", n.inputs["flag"].buffer.id) if n.kind == "check" else None
+    if len(n.stores) != 1 or not n.loads or any(not isinstance(v, View) for v in n.loads.values()):
+        return None
+    to, e = n.stores[0]
+    fold = None
+    if n.fold is not None:                              # the result's strides along what is folded are zero by nature
+        fold = (n.fold[0], n.fold[1], None if n.fold[2] is None else id(n.fold[2]))
+    reads = tuple([(v.buffer.id, version.get(v.buffer.id, 0)) for v in n.loads.values()])
+    return (n.shape, id(e), fold, to.dtype, to.strides, to.offset, to.buffer.nbytes, n.compute, reads)
 
 
 def _extent(v: View) -> int:

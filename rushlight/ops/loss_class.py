@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as D
-from .declare import composite
+from .declare import composite, structural
 from .nn_common import f, legacy_reduction, narrow, reduced, reduction_of, row_kernels_for, wide
 
 if TYPE_CHECKING:
@@ -149,9 +149,27 @@ def _row_gradients(grad: np.ndarray, w: np.ndarray | None, n: int, reduction: st
     return g if w is None else np.where(w == 0, 0, g * w).astype(grad.dtype)
 
 
+@structural(public=False, exact=True, differentiable=False, name="check_target")
+def _checked(target: Tensor, classes: int, ignore_index: int):
+    """A copy of the class indices, none outside the classes. Compiled code checks in every run, before anything is updated."""
+    bad = out_of_bounds(target, classes, ignore_index)
+    if bad is not None:
+        raise bad
+    return target.copy()
+
+
+_checked.shape(lambda target, classes, ignore_index: target.shape)
+
+
+def out_of_bounds(target: np.ndarray, classes: int, ignore_index: int) -> IndexError | None:
+    """The error for the first target that is no class and not ignored."""
+    bad = ((target < 0) | (target >= classes)) & (target != ignore_index)
+    return IndexError(f"Target {target[bad][0]} is out of bounds.") if bad.any() else None
+
+
 def _one_hot(target: Any, dim: int, classes: int, ignore_index: int, dtype: Any) -> Any:
     """1 at each target's class along a new dimension `dim`; nothing where ignored. By comparison, so that it fuses."""
-    t = target.to(D.int64).unsqueeze(dim)
+    t = _checked(target.to(D.int64), classes, ignore_index).unsqueeze(dim)
     k = f("arange")(classes, device=t.device).reshape((classes, *[1] * (t.dim() - 1 - dim)))
     hot = t == k
     return (hot & (t != ignore_index) if 0 <= ignore_index < classes else hot).to(dtype)
