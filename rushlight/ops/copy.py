@@ -10,9 +10,10 @@ from ..backends.meta import MetaArray
 from ..core import dtype as D
 from ..core.device import as_device, device
 from ..core.tensor import Tensor as T
-from ..core.tensor import bump, hooks
+from ..core.tensor import bump, hooks, wrap
 from .create import _layout_like
 from .declare import composite, pointwise, structural, writes
+from .generate import G
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -64,6 +65,13 @@ def cast(t: Tensor, dtype: D.dtype) -> Any:
 def _to(self: Tensor, *args: Any, **kw: Any) -> Any:
     """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; with `copy=True` always a copy."""
     from .execute import run
+    if not kw and len(args) == 1 and args[0].__class__ is D.dtype:
+        d, a = args[0], self._a
+        if a.dtype is d.np:
+            return self
+        if a.__class__ is G["ND"] and self._rg is False and a.dtype.kind in "biuf" and a.flags.c_contiguous:
+            return wrap(a.astype(d.np))
+        return run(_to_copy, (self, d, None)) if a.dtype.kind != "c" else _to(self, dtype=d)
     dt, dev, copy, fmt = kw.pop("dtype", None), kw.pop("device", None), kw.pop("copy", False), kw.pop("memory_format", None)
     other = kw.pop("other", None)
     kw.pop("non_blocking", None)
@@ -117,6 +125,10 @@ to._derived["function"] = _to
 
 def _cast_method(name: str, d: D.dtype) -> None:
     def method(self: Any, memory_format: Any = None) -> Any:
+        a = self._a
+        to = d.np
+        if a.dtype is not to and a.__class__ is G["ND"] and memory_format is None and self._rg is False and a.dtype.kind in "biuf" and a.flags.c_contiguous:
+            return wrap(a.astype(to))
         return self.to(d, memory_format=memory_format) if memory_format is not None else cast(self, d)
     method.__name__ = name
     method.__doc__ = f"`to({d!r})`."
@@ -205,6 +217,7 @@ def _conj_copy(input: Tensor):
 
 _conj_copy.shape(lambda input: input.shape)
 _conj_copy.gradient(input=lambda grad: conj(grad))
+T.conj_physical_ = lambda self: self.copy_(conj(self)) if self.dtype.is_complex else self  # type: ignore[attr-defined]
 conj_physical._derived["function"] = lambda input, out=None: conj(input) if out is None else out.copy_(conj(input))
 
 

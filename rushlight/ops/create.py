@@ -495,6 +495,8 @@ def complex_(real: Tensor, imag: Tensor):
     """The complex tensor of two real ones."""
     if real.dtype is not imag.dtype:
         raise RuntimeError(f"Expected object of scalar type {real.dtype.name.capitalize()} but got scalar type {imag.dtype.name.capitalize()} for second argument")
+    shape = np.broadcast_shapes(real._a.shape, imag._a.shape)
+    real, imag = (t if t._a.shape == shape else t.expand(shape) for t in (real, imag))
     return hooks.function("view_as_complex")(hooks.function("stack")([real, imag], -1))
 
 

@@ -12,18 +12,17 @@ from typing import Any
 import numpy as np
 
 from ..autograd.modes import modes
-from ..autograd.node import Node, edge, next_seq, unpack
 from ..backends.cpu import loops
 from ..backends.meta import MetaArray
 from ..core import dtype as D
-from ..core.promotion import can_cast, result_of
+from ..core.promotion import result_of
 from ..core.tensor import MAYBE, Tensor, bump, hooks, view_of, wrap
 from . import expr as E
 from .declare import Gradient, Operator, Param
 from .geometry import Geometry, restride
 
-__all__ = ["run", "run_out", "run_inplace", "binary", "set_history", "fold_gradient", "capture", "pointwise_arrays", "fold_arrays",
-           "compute_dtypes", "normalize_dims", "HALF"]
+__all__ = ["run", "binary", "fold_gradient", "capture", "pointwise_arrays", "fold_arrays", "compute_dtypes",
+           "normalize_dims", "HALF"]
 
 ndarray = np.ndarray
 capture: list[Any] = [None]      # the active capture, if any
@@ -134,6 +133,11 @@ def require_same_device(op: Operator, arrays: list[Any]) -> None:
              if isinstance(x, (ndarray, MetaArray)) and x.ndim}
     if len(kinds) > 1:
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, meta and cpu! (in {op.name})")
+
+
+def _scalar_name(d: D.dtype) -> str:
+    return {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
+            "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}.get(d.name, d.name)
 
 
 # --- pointwise ------------------------------------------------------------------------------------------------------
@@ -651,288 +655,3 @@ def _run_composite(op: Operator, values: tuple) -> Any:
 
 _RUN = {"pointwise": _run_pointwise, "reduction": _run_reduction, "view": _run_view, "structural": _run_structural, "writes": _run_writes,
         "creation": _run_creation, "composite": _run_composite}
-
-
-# --- out= and in place ----------------------------------------------------------------------------------------------
-def run_out(op: Operator, values: tuple, out: Any) -> Any:
-    """Write the result into `out` (a tensor, or a tuple of them), resized if need be."""
-    outs = out if isinstance(out, (tuple, list)) else (out,)
-    for o in outs:
-        if not isinstance(o, Tensor):
-            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(o).__name__}")
-        if modes.grad and o.requires_grad:
-            raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
-                               "requires grad.")
-    flat = [x for v in values for x in (v if isinstance(v, (list, tuple)) else (v,))]
-    if modes.grad and any(isinstance(x, Tensor) and x.requires_grad for x in flat):
-        raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
-                           "requires grad.")
-    if op.kind == "reduction" and isinstance(out, Tensor):
-        i = next((i for i, p in enumerate(op.params) if p.name == "dtype"), None)
-        if i is not None and values[i] is None and out.dtype.category >= D.FLOAT:
-            values = (*values[:i], out.dtype, *values[i + 1:])
-    for o in outs:
-        check_overlap(o._a, op.name)
-    operands = [x._a for x in flat if isinstance(x, Tensor)] if op.kind != "creation" else []
-    r = run(op, values)
-    rs = r if isinstance(r, tuple) else (r,)
-    if len(rs) != len(outs):
-        raise TypeError(f"{op.name}(): out= takes {len(rs)} tensors, got {len(outs)}")
-    for o, x in zip(outs, rs, strict=True):
-        write_out(op, o, x, operands)
-    return out if isinstance(out, Tensor) else type(r)._make(outs) if hasattr(r, "_make") else tuple(outs)
-
-
-def write_out(op: Operator, out: Tensor, r: Tensor, operands: list[Any]) -> None:
-    if op.out_dtype in ("same", "apart") and r.dtype is not out.dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {C_NAMES.get(r.dtype.name, r.dtype.name)}, but got "
-                           f"{C_NAMES.get(out.dtype.name, out.dtype.name)} instead")
-    if not can_cast(r.dtype, out.dtype):
-        raise RuntimeError(f"result type {_scalar_name(r.dtype)} can't be cast to the desired output type {_scalar_name(out.dtype)}")
-    a = out._a
-    if a.__class__ is not r._a.__class__:
-        raise RuntimeError(f"Expected all tensors to be on the same device, but out is on {out.device} and the result on {r.device}")
-    if a.shape != r._a.shape:
-        if a.size:
-            import warnings
-            warnings.warn(f"An output with one or more elements was resized since it had shape {list(a.shape)}, which does not match the required "
-                          f"output shape {list(r._a.shape)}. This behavior is deprecated, and in a future PyTorch release outputs will not be "
-                          "resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero "
-                          "elements with t.resize_(0).", UserWarning, stacklevel=4)
-        hooks.function("resize_")(out, r._a.shape)
-        a = out._a
-    if a.__class__ is ndarray:
-        for b in operands:
-            check_partial_overlap(a, b, op.name, op.out_dtype in ("apart", "moved"))
-        with np.errstate(all="ignore"):
-            np.copyto(a, r._a, casting="unsafe")
-    bump(out)
-
-
-C_NAMES = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long", "int32": "int", "int16": "short",
-           "int8": "signed char", "uint8": "unsigned char", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
-
-
-def _scalar_name(d: D.dtype) -> str:
-    return {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
-            "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}.get(d.name, d.name)
-
-
-def check_overlap(a: Any, name: str) -> None:
-    """RuntimeError if several elements of the written array are one place in memory (an expanded tensor)."""
-    if a.size > 1 and any(s == 0 and n > 1 for s, n in zip(a.strides, a.shape, strict=True)):
-        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-                           f"Please clone() the tensor before performing the operation ({name} on a tensor of shape {list(a.shape)} and strides "
-                           f"{[s // a.itemsize for s in a.strides]}).")
-
-
-def check_partial_overlap(a: ndarray, b: Any, name: str, apart: bool = False) -> None:
-    """RuntimeError if the written array and an operand share memory without being the same elements; with `apart`, if they share any."""
-    if b.__class__ is ndarray and (apart or b is not a) and (a is b or a.base is not None or b.base is not None) and (a is b or np.may_share_memory(a, b)):
-        if not apart and a.shape == b.shape and a.strides == b.strides and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]:
-            return
-        if a is b or a.size and b.size and np.shares_memory(a, b, max_work=10000):
-            raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-                               f"location. Please clone() the tensor before performing the operation ({name}).")
-
-
-def check_writable(t: Tensor, name: str) -> bool:
-    """Whether a write to `t` is to be recorded; RuntimeError for a leaf that requires grad and for one of several views."""
-    if not modes.grad:
-        return False
-    if t.requires_grad:
-        base = t._base
-        if t._node.is_accumulator:
-            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-        if base is not None and base.requires_grad and base._node.is_accumulator:
-            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-        if base is not None and t._vg == -1:
-            raise RuntimeError(f"Output {getattr(t._node, 'index', 0)} of {t._node.name()} is a view and is being modified inplace. This view is the "
-                               "output of a function that returns multiple views. Such functions do not allow the output views to be modified "
-                               "inplace. You should replace the inplace operation by an out-of-place one.")
-    return True
-
-
-def _straight_inplace(op: Operator, a: ndarray, values: tuple) -> bool:
-    """A big in-place operation, by a generated loop straight to its place where there is one; False where the general way must decide."""
-    arrays, cpu = arrays_of(op, values)
-    if not cpu or op.check is not None and op.check(*arrays) is not None:
-        return False
-    compute, result = compute_dtypes(op, arrays)
-    if result.np != a.dtype or compute.name in HALF or broadcast(op, arrays) != a.shape:
-        return False
-    r = pointwise_arrays(op, arrays, compute, result, a)
-    if r is not a:
-        np.copyto(a, r)
-    return True
-
-
-def run_inplace(op: Operator, values: tuple) -> Tensor:
-    """The form `name_`: the result is written into the first operand, whose history is rewritten."""
-    t = values[0]
-    if not isinstance(t, Tensor):
-        raise bad_argument(op, op.params[0], t)
-    if capture[0] is not None:
-        return capture[0].call(op, values, True)
-    name = op.name + "_"
-    recording = check_writable(t, name) and any(rg(v) for v in values)
-    if recording and not t.requires_grad and t._base is not None and t._vg == -1:
-        needs = any(isinstance(v, Tensor) and v.requires_grad for v in values[1:])
-        if needs:
-            raise RuntimeError("Output 0 is a view made by a function that returns multiple views and is being modified inplace: "
-                               "use an out-of-place operation")
-    a = t._a
-    check_overlap(a, name)
-    if op.kind == "view" or op.inplace_view:
-        return _inplace_view(op, t, values)
-    before_write = _keep_operand(op, t) if recording else t
-    if op.kind == "writes":
-        arrays, cpu = arrays_of(op, values)
-        if op.check is not None:
-            r = op.check(*arrays)
-            if r is not None:
-                arrays = list(r)
-        for b in arrays[1:]:
-            if b.__class__ is ndarray and cpu:
-                check_partial_overlap(a, b, name)
-        if cpu:
-            with np.errstate(all="ignore"):
-                op.body(a, *arrays[1:])
-    else:
-        if a.__class__ is ndarray:
-            for v in values[1:]:
-                if isinstance(v, Tensor):
-                    check_partial_overlap(a, v._a, name)
-        if op.kind == "pointwise" and a.size >= loops.BIG and a.__class__ is ndarray and _straight_inplace(op, a, values):
-            r = None
-        else:
-            before = modes.grad
-            modes.grad = False
-            try:
-                r = run(op, values)
-            finally:
-                modes.grad = before
-        if r is None:
-            pass
-        elif r._a.shape != a.shape:
-            raise RuntimeError(f"output with shape {list(a.shape)} doesn't match the broadcast shape {list(r._a.shape)}")
-        if r is not None and not can_cast(r.dtype, t.dtype):
-            raise RuntimeError(f"result type {_scalar_name(r.dtype)} can't be cast to the desired output type {_scalar_name(t.dtype)}")
-        if a.__class__ is ndarray and r is not None:
-            with np.errstate(all="ignore"):
-                np.copyto(a, r._a, casting="unsafe")
-    bump(t)
-    if recording:
-        from .generate import has_gradient
-        if has_gradient(op):
-            op.derived("record_inplace")(t, before_write, *values[1:])
-    return t
-
-
-def _keep_operand(op: Operator, t: Tensor) -> Tensor:
-    """The first operand of an in-place operation, for its record: a copy where the gradient reads what is about to be lost."""
-    first = op.params[0].name
-    formulas = [op.joint] if op.joint is not None else op.derived("formulas").values()
-    if not any(first in g.reads for g in formulas):
-        return t
-    old = wrap(t._a.copy())
-    if t._rg and (n := edge(t)) is not None:
-        old._node, old._rg = n, True
-    return old
-
-
-def _inplace_view(op: Operator, t: Tensor, values: tuple) -> Tensor:
-    """`t_()`, `squeeze_()`, ...: the tensor itself becomes the view."""
-    v = _RUN[op.kind](op, values)
-    if t._base is None and t.requires_grad and modes.grad or v._rg is True:
-        t._node, t._rg = v._node, v._rg
-    t._a = v._a
-    return t
-
-
-def set_history(t: Tensor, n: Node) -> None:
-    """`t` was written to by the operation of node `n`: rewrite its history, and that of its base if it is a view."""
-    base = t._base
-    if base is None:
-        t._node, t._rg = n, True
-        v = t._v
-        v[1] += 1
-        return
-    c = CopySlices(base, t, n)
-    base._node, base._rg = c, True
-    v = t._v
-    v[1] += 1
-    regenerate(t)
-
-
-class CopySlices(Node):
-    """The history of a base after an in-place operation `inner` on a view of it: the gradient goes through as it is, except for the
-    view's elements, which go through `inner`."""
-
-    __slots__ = ("inner", "geometry", "shape", "strides", "numpy_dtype")
-
-    def __init__(self, base: Tensor, view: Tensor, inner: Node) -> None:
-        self.seq = next_seq()
-        self.where = inner.where
-        self.inner = inner
-        self.geometry = Geometry.relative(view._a, base._a)
-        self.shape, self.strides = base._a.shape, base._a.strides
-        self.next = (edge(base) if base._rg else None, *inner.next[1:])
-        self.saved = (inner,)
-
-    def backward(self, grad: Any, next: tuple) -> tuple:
-        from ..autograd.node import freed
-        if self.saved is None:
-            raise freed()
-        f = hooks.function
-        g = f("empty_strided")(self.shape, tuple(s // grad._a.itemsize for s in self.strides), dtype=grad.dtype) if not grad.is_contiguous() or \
-            self.strides != grad._a.strides else None
-        g = f("clone")(grad) if g is None else g.copy_(grad)
-        part = f("as_strided")(g, self.geometry.shape, self.geometry.stride, self.geometry.offset)
-        inner = self.inner
-        first = inner.next[0]
-        r = inner.backward(f("clone")(part), (self if first is not None else None, *next[1:]))
-        if not modes.grad and inner.saved:
-            pass
-        if r[0] is not None:
-            part.copy_(r[0])
-        else:
-            part.fill_(0)
-        return (g, *r[1:])
-
-
-class ViewOfBase(Node):
-    """The node of a view whose base got a new history: as_strided of the base."""
-
-    __slots__ = ("geometry", "base_shape", "base_strides", "base_dtype")
-
-    def name(self) -> str:
-        return "AsStridedBackward0"
-
-    def backward(self, grad: Any, next: tuple) -> tuple:
-        f = hooks.function
-        g = f("zeros")(self.base_shape, dtype=grad.dtype)
-        if self.base_strides is not None:
-            g = f("empty_strided")(self.base_shape, self.base_strides, dtype=grad.dtype).fill_(0)
-        part = f("as_strided")(g, self.geometry.shape, self.geometry.stride, self.geometry.offset)
-        part.copy_(grad)
-        return (g,)
-
-
-def regenerate(t: Tensor) -> None:
-    """A view's node, after the history of its base changed."""
-    base, v = t._base, t._v
-    t._vg = v[1] if t._vg != -1 else -1
-    if base is None or not base.requires_grad:
-        return
-    n = ViewOfBase()
-    n.seq, n.next, n.saved, n.where = next_seq(), (edge(base),), (), None
-    n.geometry = Geometry.relative(t._a, base._a)
-    n.base_shape = base._a.shape
-    dense = base._a.flags.c_contiguous
-    n.base_strides = None if dense else tuple(s // base._a.itemsize for s in base._a.strides)
-    t._node, t._rg = n, True
-
-
-hooks.regenerate = regenerate
-_ = unpack

@@ -20,6 +20,7 @@ from ..core.errors import place
 from ..core.tensor import MAYBE, Tensor, bump, wrap
 from . import expr as E
 from .declare import OLD_NAMES, Gradient, Operator, Param, REQUIRED
+from .paths import creation_path, default_name, direct_path, floats_pass, has_gradient, inplace_path, list_path, pointwise_path, reduction_path
 
 __all__ = ["derive", "G", "quiet", "trace"]
 
@@ -41,7 +42,7 @@ def _fresh_quiet() -> Callable:
 quiet = _fresh_quiet()
 quiets: list[Callable] = []     # contexts for the calls that must not find theirs in use: by another thread, or further up
 G: dict[str, Any] = {
-    "ND": np.ndarray, "F32": np.dtype("float32"), "F64": np.dtype("float64"), "I64": np.dtype("int64"), "quiet": quiet, "QUIETS": quiets, "fresh_quiet": _fresh_quiet, "asarray": np.asarray,
+    "ND": np.ndarray, "F32": np.dtype("float32"), "F64": np.dtype("float64"), "I64": np.dtype("int64"), "BOOL": np.dtype("bool"), "quiet": quiet, "QUIETS": quiets, "fresh_quiet": _fresh_quiet, "asarray": np.asarray,
     "Tensor": Tensor, "new": object.__new__, "modes": modes, "edge": edge, "save": save, "save_result": save_result,
     "unpack": unpack, "freed": freed, "seq": next_seq, "place": place, "wrap": wrap, "bump": bump,
     "attach_many": attach_many, "TensorMeta": TensorMeta, "BIG": BIG, "MAYBE": MAYBE, "__name__": "rushlight.ops.generated",
@@ -109,6 +110,7 @@ class Plain:
         self.numbers = [p for p in op.params if p.kind == "number"]
         self.statics = [p for p in op.params if p.kind == "plain"]
         self.ufunc = None
+        self.primitive = ""
         self.names = [p.name for p in op.params if p.kind != "plain"]
         self.ok = all(p.kind in ("tensor", "operand", "number", "plain") for p in op.params)
         self.static = tuple(None if p.default is REQUIRED else p.default for p in self.statics)
@@ -143,10 +145,6 @@ def _fold_ones(root: E.Expr) -> E.Expr:
 
 
 # --- wrappers -------------------------------------------------------------------------------------------------------
-def _default(p: Param) -> str:
-    return f"D_{p.name}"
-
-
 def _signature(op: Operator, first: str | None = None, out: bool = True, flag: bool = True) -> tuple[str, str, dict[str, Any]]:
     """(parameter list, tuple of the values, defaults) of a wrapper."""
     parts, values, env = [], [], {}
@@ -166,8 +164,8 @@ def _signature(op: Operator, first: str | None = None, out: bool = True, flag: b
         if p.default is REQUIRED:
             parts.append(p.name)
         else:
-            env[_default(p)] = p.default
-            parts.append(f"{p.name}={_default(p)}")
+            env[default_name(p)] = p.default
+            parts.append(f"{p.name}={default_name(p)}")
     if flag and op.inplace_argument:
         parts.append("inplace=False")
     if op.legacy and not star:
@@ -201,103 +199,6 @@ def _prelude(op: Operator, inplace: bool) -> list[str]:
     return lines
 
 
-def _fast(op: Operator, self_name: str, indent: str, plain: Plain, dunder: bool = False) -> list[str]:
-    """The fast path of a pointwise operator with one or two tensor operands. Falls through when it does not apply."""
-    t = [p.name for p in plain.tensors]
-    use = plain.ufunc is not None
-    numbers = "".join(", " + p.name for p in plain.numbers)
-    lines = ["try:"]
-    lines.append(f"    a = {t[0]}._a; d = a.dtype")
-    floats = "(d is F32 or d is F64)"
-    if len(t) == 2:
-        if plain.tensors[1].kind == "operand":
-            lines.append(f"    oc = {t[1]}.__class__")
-            lines.append("    if oc is float or oc is int:")
-            lines.append(f"        b = {t[1]}; ok = {floats if use else 'False'}; rg = {t[0]}._rg")
-            lines.append("    else:")
-            lines.append(f"        b = {t[1]}._a; ok = d is b.dtype and b.__class__ is ND and {floats}; rg = {t[0]}._rg or {t[1]}._rg")
-        else:
-            lines.append(f"    b = {t[1]}._a; ok = d is b.dtype and b.__class__ is ND and {floats}; rg = {t[0]}._rg or {t[1]}._rg")
-        call = "quiet(UF, a, b)" if use else f"quiet(EV, a, b{numbers}, d.type)"
-    else:
-        lines.append(f"    ok = {floats}; rg = {t[0]}._rg")
-        call = "quiet(UF, a)" if use else f"quiet(EV, a{numbers}, d.type)"
-    lines.append("    if ok and a.__class__ is ND and a.size < BIG:")
-    lines.append(f"        r = {call}")
-    lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
-    lines.append("        t._node = t._grad = t._v = t._base = None")
-    if has_gradient(op):
-        values = ", ".join(p.name for p in op.params) if not dunder else ", ".join(
-            p.name if p in plain.tensors else _default(p) for p in op.params)
-        lines.append(f"        if rg: RECORD[0](t, {values})")
-    lines.append("        return t")
-    lines.append("except FAST_ERRORS: pass")
-    return [indent + x for x in lines]
-
-
-def _direct(op: Operator) -> list[str]:
-    """The fast path of a record with an array function: tensors on plain CPU arrays of float32, float64 or int64 (of any dtype where
-    the record is exact) go straight to it. Nothing where the record needs more than that."""
-    tensors = [p for p in op.params if p.kind in ("tensor", "optional")]
-    several = op.multi and op.kind == "composite" and not op.gradients and op.joint is None
-    if not tensors or op.returns or op.multi and not several or op.params[0].kind != "tensor" or any(p.kind in ("operand", "list", "mask") for p in op.params):
-        return []
-    lines = ["    try:"]
-    oks, rgs = [], []
-    for i, p in enumerate(tensors):
-        read = f"a{i} = {p.name}._a; d{i} = a{i}.dtype"
-        ok = f"a{i}.__class__ is ND" + ("" if op.exact else f" and (d{i} is F32 or d{i} is F64 or d{i} is I64)")
-        if p.kind == "tensor":
-            lines.append(f"        {read}")
-            oks.append(ok)
-            rgs.append(f"{p.name}._rg")
-        else:
-            lines.append(f"        if {p.name} is None: a{i} = None; ok{i} = True; rg{i} = False")
-            lines.append(f"        else: {read}; ok{i} = {ok}; rg{i} = {p.name}._rg")
-            oks.append(f"ok{i}")
-            rgs.append(f"rg{i}")
-    oks += [f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in op.params if p.kind == "number"]
-    lines.append(f"        ok = {' and '.join(oks)}; rg = {' or '.join(rgs)}")
-    lines.append("    except AttributeError: ok = False")
-    cond = "ok and out is None" if op.has_out else "ok"
-    if op.kind == "composite" and not op.gradients and op.joint is None:
-        cond += " and not (rg and modes.grad)"
-    lines.append(f"    if {cond}:")
-    at = {p.name: f"a{i}" for i, p in enumerate(tensors)}
-    args = ", ".join(at.get(p.name, p.name) for p in op.params)
-    values = ", ".join(p.name for p in op.params)
-    if op.check is not None:
-        lines.append(f"        c = CHECK({args})")
-        lines.append(f"        if c is not None: {args}, = c")
-    lines.append("        try: q = QUIETS.pop()")
-    lines.append("        except IndexError: q = fresh_quiet()")
-    if op.keeps:
-        lines.append(f"        try: r, {', '.join('k_' + k for k in op.keeps)} = q(ARRAY, {args}, rg and modes.grad)")
-    else:
-        lines.append(f"        try: r = q(ARRAY, {args})")
-    lines.append("        finally: QUIETS.append(q)")
-    for m in op.mutates:
-        lines.append(f"        if {m} is not None: bump({m})")
-    if several:
-        return [*lines, "        return tuple([None if x is None else wrap(x if x.__class__ is ND else asarray(x)) for x in r])"]
-    lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
-    lines.append("        t._node = t._grad = t._v = t._base = None")
-    if has_gradient(op):
-        lines.append(f"        if rg: RECORD[0](t, {values}{''.join(', k_' + k for k in op.keeps)})")
-    lines.append("        return t")
-    return lines
-
-
-def _floats_pass(op: Operator) -> bool:
-    """Whether float operands of one dtype need no check."""
-    return op.check is None or getattr(op.check, "integers_only", False)
-
-
-def has_gradient(op: Operator) -> bool:
-    return op.can_differentiate and (bool(op.gradients) or op.joint is not None or op.kind == "reduction"
-                                     or op.kind == "pointwise" and op.result not in ("bool", "int64"))
-
-
 def _late(op: Operator, key: str) -> list[Callable]:
     """A cell with a derived function that is made at the first call."""
     def late(*args: Any) -> Any:
@@ -316,18 +217,25 @@ def _function(op: Operator) -> Callable:
     lines = [f"def {op.name}({sig}):"]
     lines += _prelude(op, False)
     plain = op.derived("plain")
-    if plain is not None and plain.ok and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float", "bool")) \
-            and _floats_pass(op) and (plain.ufunc is not None or _evaluable(plain)):
+    if plain is not None and plain.ok and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float", "bool", "real")) \
+            and floats_pass(op) and (plain.ufunc is not None or _evaluable(plain)):
         cond = ["out is None"] if op.has_out else []
-        cond += [f"{p.name} is {_default(p)}" if plain.ufunc is not None else f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in plain.numbers]
-        cond += [f"{p.name} == {_default(p)}" for p in plain.statics]
+        cond += [f"{p.name} is {default_name(p)}" if plain.ufunc is not None else f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in plain.numbers]
+        cond += [f"{p.name} == {default_name(p)}" for p in plain.statics]
         lines.append(f"    if {' and '.join(cond) or 'True'}:")
-        lines += _fast(op, "input", "        ", plain)
+        lines += pointwise_path(op, "input", "        ", plain)
         env["UF"] = plain.ufunc
         env["EV"] = _evaluator(plain)
     elif op.kind == "structural" or op.kind == "composite" and op.array is not None:
-        lines += _direct(op)
+        lines += list_path(op) or direct_path(op)
         env["ARRAY"], env["CHECK"] = op.array or op.body, op.check
+    elif op.kind in ("reduction", "creation"):
+        more, more_env = (reduction_path if op.kind == "reduction" else creation_path)(op)
+        lines += more
+        env.update(more_env)
+    elif op.kind == "composite":
+        lines.append(f"    if {'out is None and ' if op.has_out else ''}CAPTURE[0] is None: return FN({_call(op)})")
+        env["CAPTURE"], env["FN"] = execute.capture, op.fn
     if op.has_out:
         lines.append("    if out is None: return RUN(OP, " + values + ")")
         lines.append("    return OUT(OP, " + values + ", out)")
@@ -360,13 +268,17 @@ def _evaluator(plain: Plain) -> Callable | None:
     return first
 
 
+def _call(op: Operator) -> str:
+    return ", ".join(f"{p.name}={p.name}" if p.keyword else p.name for p in op.params)
+
+
 def _composite(op: Operator) -> Callable:
     """A composite is its own body; keywords of other ages and capture still pass through a wrapper."""
     from . import execute
     from .inplace import run_inplace
     sig, values, env = _signature(op, out=False)
-    lines = [f"def {op.name}({sig}):", *_prelude(op, False), f"    return RUN(OP, {values})"]
-    return make("\n".join(lines), op.name, OP=op, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes, INPLACE=run_inplace, **env)
+    lines = [f"def {op.name}({sig}):", *_prelude(op, False), f"    if CAPTURE[0] is None: return FN({_call(op)})", f"    return RUN(OP, {values})"]
+    return make("\n".join(lines), op.name, OP=op, CAPTURE=execute.capture, FN=op.fn, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes, INPLACE=run_inplace, **env)
 
 
 def _inplace(op: Operator) -> Callable:
@@ -374,34 +286,13 @@ def _inplace(op: Operator) -> Callable:
     sig, values, env = _signature(op, out=False, flag=False)
     lines = [f"def {op.name}_({sig}):", *_prelude(op, True)]
     plain = op.derived("plain")
-    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float")) and _floats_pass(op):
-        cond = [f"{p.name} is {_default(p)}" for p in plain.numbers] + [f"{p.name} == {_default(p)}" for p in plain.statics]
+    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float")) and floats_pass(op):
+        cond = [f"{p.name} is {default_name(p)}" for p in plain.numbers] + [f"{p.name} == {default_name(p)}" for p in plain.statics]
         lines.append(f"    if {' and '.join(cond) or 'True'}:")
-        lines += _fast_inplace(plain, "        ")
+        lines += inplace_path(plain, "        ")
         env["UF"] = plain.ufunc
     lines.append(f"    return RUN(OP, {values})")
     return make("\n".join(lines), op.name + "_", OP=op, RUN=run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, **env)
-
-
-def _fast_inplace(plain: Plain, indent: str) -> list[str]:
-    t = [p.name for p in plain.tensors]
-    lines = ["try:", f"    a = {t[0]}._a; d = a.dtype", "    ok = a.__class__ is ND and (d is F32 or d is F64) and a.base is None and a.size < BIG"]
-    if len(t) == 2:
-        lines.append(f"    oc = {t[1]}.__class__")
-        lines.append("    if oc is float or oc is int:")
-        lines.append(f"        b = {t[1]}; rg = {t[0]}._rg")
-        lines.append("    else:")
-        lines.append(f"        b = {t[1]}._a; ok = ok and d is b.dtype and b.__class__ is ND and b.base is None; rg = {t[0]}._rg or {t[1]}._rg")
-        call = "quiet(UF, a, b, a)"
-    else:
-        lines.append(f"    rg = {t[0]}._rg")
-        call = "quiet(UF, a, a)"
-    lines.append("    if ok and not (rg and modes.grad):")
-    lines.append(f"        {call}")
-    lines.append(f"        bump({t[0]})")
-    lines.append(f"        return {t[0]}")
-    lines.append("except FAST_ERRORS: pass")
-    return [indent + x for x in lines]
 
 
 def _dunder(op: Operator) -> Callable:
@@ -409,10 +300,10 @@ def _dunder(op: Operator) -> Callable:
     from . import execute
     plain = op.derived("plain")
     t = [p.name for p in op.params if p.kind in ("tensor", "operand")][:2]
-    env = {_default(p): p.default for p in op.params if p.name not in t}
+    env = {default_name(p): p.default for p in op.params if p.name not in t}
     lines = [f"def dunder({t[0]}, {t[1]}):"]
-    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and _floats_pass(op):
-        lines += _fast(op, t[0], "    ", plain, dunder=True)
+    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and floats_pass(op):
+        lines += pointwise_path(op, t[0], "    ", plain, dunder=True)
         env["UF"] = plain.ufunc
         env["EV"] = None
     lines.append(f"    return BIN(OP, {t[0]}, {t[1]})")
@@ -431,8 +322,8 @@ def _idunder(op: Operator) -> Callable:
     t = [p.name for p in op.params if p.kind in ("tensor", "operand")][:2]
     env: dict[str, Any] = {}
     lines = [f"def idunder({t[0]}, {t[1]}):"]
-    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and _floats_pass(op) and (callable(op.result) or op.result in ("same", "float")):
-        lines += _fast_inplace(plain, "    ")
+    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and floats_pass(op) and (callable(op.result) or op.result in ("same", "float")):
+        lines += inplace_path(plain, "    ")
         env["UF"] = plain.ufunc
     lines.append(f"    return F({t[0]}, {t[1]})")
     return make("\n".join(lines), "idunder", F=op.inplace_function, **env)

@@ -9,7 +9,7 @@ import numpy as np
 from ..backends.meta import MetaArray
 from ..core import dtype as D
 from ..core.tensor import Tensor as T
-from ..core.tensor import hooks, view_of, wrap
+from ..core.tensor import bump, hooks, view_of, wrap
 from . import execute, inplace
 from .inplace import C_NAMES
 from .declare import composite, structural, view, writes
@@ -70,6 +70,17 @@ def getitem(self: Any, index: Any) -> Any:
     # the plain cases, on the CPU
     if a.__class__ is ND and execute.capture[0] is None:
         try:
+            if c is T and index._a.ndim and index._a.__class__ is ND and a.ndim:
+                i = index._a
+                if i.dtype is I64:
+                    v = wrap(a.take(i, 0))
+                elif i.dtype is BOOL and i.shape == a.shape[:i.ndim]:
+                    v = wrap(a[i])
+                else:
+                    return _getitem(self, index)
+                if self._rg is not False and execute.modes.grad and self.requires_grad:
+                    _index.derived("record")(v, self, (index,))
+                return v
             if c is int:
                 r = a[index, ...]
                 items: Any = (index,)
@@ -101,6 +112,7 @@ def getitem(self: Any, index: Any) -> Any:
 
 
 ND = np.ndarray
+I64, BOOL = np.dtype("int64"), np.dtype("bool")
 
 
 def _normalize(self: Any, index: Any) -> tuple[list[Any], bool]:
@@ -274,6 +286,9 @@ def _(input, indices):
     return (*rest[:at], *b, *rest[at:])
 
 
+_index = index
+
+
 def _index_gradient(grad, input_meta, indices):
     z = f("zeros")(input_meta.shape, dtype=grad.dtype)
     return inplace.run_inplace(index_put, (z, indices, grad, True))
@@ -335,6 +350,10 @@ index_put.gradient(input=_put_input_gradient, values=_put_values_gradient)
 
 def setitem(self: Any, idx: Any, value: Any) -> None:
     """`x[index] = value`: numbers, arrays and tensors, broadcast and cast."""
+    a = self._a
+    if a.__class__ is ND and a.flags.c_contiguous and execute.capture[0] is None and (self._rg is False or not execute.modes.grad) \
+            and _set_plain(self, a, idx, value):
+        return
     items, advanced = _normalize(self, idx)
     if not isinstance(value, T):
         if isinstance(value, (int, float, complex, np.number, np.bool_)):
@@ -360,6 +379,36 @@ def setitem(self: Any, idx: Any, value: Any) -> None:
     if value.dtype is not self.dtype:
         value = value.to(self.dtype)
     inplace.run_inplace(index_put, (base, tuple(indices), value, False))
+
+
+def _set_plain(self: Any, a: ndarray, idx: Any, value: Any) -> bool:
+    """An assignment without history that NumPy does as it stands; False where it is to be looked at."""
+    c = value.__class__
+    if c is T:
+        v = value._a
+        if v.__class__ is not ND or v.dtype is not a.dtype or v.base is not None or v is a or value._rg is not False and execute.modes.grad:
+            return False
+    elif c is float and a.dtype.kind == "f" or c is int and a.dtype.kind in "fi":
+        v = value
+    else:
+        return False
+    k = idx.__class__
+    if k is T:
+        i = idx._a
+        if i.__class__ is not ND or not i.ndim or not a.ndim or i.dtype is not I64 and (i.dtype is not BOOL or i.shape != a.shape[:i.ndim]) or c is T and i.dtype is BOOL:
+            return False
+        at: Any = i
+    elif k is int or k is slice and idx.step is None or k is tuple and all([_plain(x) and x.__class__ is not slice or
+                                                                           x.__class__ is slice and x.step is None for x in idx]):
+        at = idx
+    else:
+        return False
+    try:
+        a[at] = v
+    except (IndexError, ValueError, TypeError, OverflowError):
+        return False
+    bump(self)
+    return True
 
 
 def _strip(target: Any, value: Any, self: Any) -> None:

@@ -33,6 +33,9 @@ def _legacy_empty(a: Any) -> bool:
 def _cat_check(tensors, dim):
     if not len(tensors):
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    shape = tensors[0].shape
+    if len(shape) > 1 and all([a.shape == shape for a in tensors]) and dim.__class__ is int and -len(shape) <= dim < len(shape):
+        return
     for k, a in enumerate(tensors):
         if a.ndim == 0:
             raise RuntimeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")
@@ -52,6 +55,9 @@ def _cat_check(tensors, dim):
 @structural(exact=True, check=_cat_check, out="moved", aliases=("concat", "concatenate"), old={"inputs": "tensors", "dimension": "dim"})
 def cat(tensors: Tensors, dim: int = 0):
     """The tensors one after the other along `dim`; dtypes are promoted. Sizes elsewhere must agree."""
+    first = tensors[0].dtype
+    if all([a.dtype is first for a in tensors]) and all([a.ndim > 1 for a in tensors]):
+        return np.concatenate(tensors, dim)
     d = result_of(tuple(tensors)).np
     kept = [a for a in tensors if not _legacy_empty(a)]
     if not kept:
@@ -101,8 +107,12 @@ def _stack_check(tensors, dim):
 @structural(exact=True, check=_stack_check, old={"sequence": "tensors", "inputs": "tensors", "dimension": "dim"})
 def stack(tensors: Tensors, dim: int = 0):
     """The tensors along a new dimension; all of one size."""
-    d = result_of(tuple(tensors)).np
-    return np.stack(tensors, dim, dtype=d, casting="unsafe")
+    first = tensors[0]
+    k = first.ndim + 1
+    at = (slice(None),) * (dim % k) + (None,)
+    if all([a.dtype is first.dtype for a in tensors]):
+        return np.concatenate([a[at] for a in tensors], dim % k)
+    return np.stack(tensors, dim, dtype=result_of(tuple(tensors)).np, casting="unsafe")
 
 
 @stack.shape

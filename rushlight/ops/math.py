@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..core import dtype as D
 from . import expr as E
-from .declare import pointwise
+from .declare import composite, pointwise
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -220,7 +220,7 @@ def _check_neg(input):
                            "`logical_not()` operator instead.")
 
 
-_check_neg.integers_only = True
+_check_neg.integers_only = _check_neg.integers_pass = True
 
 
 @pointwise(method=True, inplace=True, operator="neg", aliases=("negative",), check=_check_neg, exact=True)
@@ -229,9 +229,11 @@ def neg(input: Tensor):
     return -input
 
 
-@pointwise(method=True, operator="pos")
+@composite(method=True, operator="pos")
 def positive(input: Tensor):
-    """The tensor itself."""
+    """The tensor itself. RuntimeError for bools."""
+    if input.dtype is D.bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
 
 
@@ -255,8 +257,8 @@ sign.gradient(input=lambda grad: grad * 0)
 
 @pointwise(method=True, inplace=True)
 def sgn(input: Tensor):
-    """The sign; of complex numbers the number divided by its modulus."""
-    return E.sign(input)
+    """The sign; of complex numbers the number divided by its modulus. 0 for nan."""
+    return E.where(E.isnan(input), 0, E.sign(input))
 
 
 sgn.gradient(input=lambda grad: grad * 0)
@@ -401,5 +403,3 @@ def deg2rad(input: Tensor):
     """Degrees to radians."""
     return input * (M.pi / 180)
 
-
-_ = D

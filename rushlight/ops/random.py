@@ -191,7 +191,7 @@ _bernoulli_into.gradient(**ZERO)
 
 def _bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     """1 with probability `p` (a number or a tensor), else 0, in place."""
-    from .execute import run_inplace
+    from .inplace import run_inplace
     return run_inplace(_bernoulli_into, (self, p, generator))
 
 

@@ -421,6 +421,8 @@ def vector_norm(x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = Fa
         x = x.to(dtype)
     if x.dtype.category < D.FLOAT:
         raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name.capitalize()}")
+    if ord == 2 and not x.dtype.is_complex:
+        return _norm2(x, dim, keepdim)
     a = f("abs")(x)
     if ord == float("inf"):
         return amax(a, () if dim is None else dim, keepdim)
@@ -481,7 +483,7 @@ def norm(input: Tensor, p: Number | str | None = "fro", dim: Dims = None, keepdi
     return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 
 
-@composite(out=True)
+@composite(method=True, out=True)
 def dist(input: Tensor, other: Tensor, p: Number = 2):
     """The p-norm of input - other."""
     return norm(input - other, p)

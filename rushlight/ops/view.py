@@ -212,7 +212,7 @@ def unflatten(input: Tensor, dim: int, sizes: tuple):
 @d.composite(method=True)
 def ravel(input: Tensor):
     """All elements in one dimension."""
-    return reshape(input, (-1,))
+    return _view(input.contiguous(), (-1,))
 
 
 @d.view(method=True)
@@ -267,6 +267,14 @@ def permute(input: Tensor, dims: Sizes):
     if len(set(order)) != len(order):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     return input.permute(order)
+
+
+@permute.fast
+def _(a, dims):
+    try:
+        return a.transpose(dims) if len(dims) == a.ndim else restride(a, permute.fn(Geometry.of(a), dims))
+    except (ValueError, TypeError):
+        return restride(a, permute.fn(Geometry.of(a), dims))
 
 
 def _unpermute(grad, dims):
@@ -339,6 +347,12 @@ def movedim(input: Tensor, source: int | tuple, destination: int | tuple):
 @d.view(method=True, public=False, name="squeeze")
 def _squeeze(input: Tensor, dim: tuple):
     return input.without([i for i in dim if input.shape[i] == 1])
+
+
+@_squeeze.fast
+def _(a, dim):
+    return a.reshape([n for i, n in enumerate(a.shape) if n != 1 or i not in dim]) if a.flags.c_contiguous else \
+        restride(a, _squeeze.fn(Geometry.of(a), dim))
 
 
 _squeeze.gradient(input=lambda grad, input_meta: grad.reshape(input_meta.shape))
