@@ -1,5 +1,5 @@
-"""The native form of captured graphs: the same numbers as the interpreter's, whatever is fused, in place or aliased; equal bits for one
-and two threads; what is fused and what is not."""
+"""The native form of captured graphs: the same numbers as the interpreter's, whatever is fused, in place or aliased;
+equal bits for one and two threads; what is fused and what is not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ class Builder:
 
     def external(self, *shape: int, dtype: np.dtype = F4, values: np.ndarray | None = None) -> View:
         if values is None:
-            values = self.r.standard_normal(shape).astype(dtype) if dtype.kind == "f" else self.r.integers(0, 2 if dtype == B1 else 5, shape).astype(dtype)
+            values = (
+                self.r.standard_normal(shape).astype(dtype)
+                if dtype.kind == "f"
+                else self.r.integers(0, 2 if dtype == B1 else 5, shape).astype(dtype)
+            )
         a = np.ascontiguousarray(values)
         b = Buffer(len(self.g.buffers), a.nbytes, "external", a)
         self.g.buffers.append(b)
@@ -43,19 +47,51 @@ class Builder:
         self.g.buffers.append(b)
         return View(b, dtype, a.shape, a.strides)
 
-    def pointwise(self, e: E.Expr, to: View | None = None, compute: str = "float32", dtype: np.dtype = F4, kind: str = "temp", **inputs: object) -> View:
+    def pointwise(
+        self,
+        e: E.Expr,
+        to: View | None = None,
+        compute: str = "float32",
+        dtype: np.dtype = F4,
+        kind: str = "temp",
+        **inputs: object,
+    ) -> View:
         if to is None:
-            to = self.new(*np.broadcast_shapes(*[v.shape for v in inputs.values() if isinstance(v, View)]), dtype=dtype, kind=kind)
+            to = self.new(
+                *np.broadcast_shapes(*[v.shape for v in inputs.values() if isinstance(v, View)]), dtype=dtype, kind=kind
+            )
         self.g.add(Step("pointwise", e.op, inputs, [to], exprs={"out": e}, shape=to.shape, compute=compute))
         return to
 
-    def fold(self, source: View, dims: tuple[int, ...], combine: str = "add", keepdim: bool = False, map: E.Expr | None = None,
-             finish: E.Expr | None = None, kind: str = "temp") -> View:
+    def fold(
+        self,
+        source: View,
+        dims: tuple[int, ...],
+        combine: str = "add",
+        keepdim: bool = False,
+        map: E.Expr | None = None,
+        finish: E.Expr | None = None,
+        kind: str = "temp",
+    ) -> View:
         shape = [1 if d in dims else n for d, n in enumerate(source.shape) if keepdim or d not in dims]
         to = self.new(*shape, kind=kind)
         n = int(np.prod([source.shape[d] for d in dims]))
-        self.g.add(Step("fold", combine, {"input": source}, [to], combine=combine, map=E.arg("input") if map is None else map, finish=finish, dims=dims,
-                        keepdim=keepdim, n=n, compute="float32", result="float32"))
+        self.g.add(
+            Step(
+                "fold",
+                combine,
+                {"input": source},
+                [to],
+                combine=combine,
+                map=E.arg("input") if map is None else map,
+                finish=finish,
+                dims=dims,
+                keepdim=keepdim,
+                n=n,
+                compute="float32",
+                result="float32",
+            )
+        )
         return to
 
     def gemm(self, a: View, b: View, bias: View | None = None, kind: str = "temp") -> View:
@@ -104,8 +140,10 @@ def results(p: object, g: Graph) -> dict[int, np.ndarray]:
 
 
 def same(g: Graph, rtol: float = 2e-6) -> object:
-    """Native and interpreted results are equal to rounding, and equal in bits from run to run and for one and two threads."""
+    """Native and interpreted results are equal to rounding, and equal in bits from run to run and for one and two
+    threads."""
     from rushlight.compiler.native import NativeProgram
+
     verify(g)
     want = results(Interpreter(g), g)
     p = NativeProgram(g)
@@ -152,7 +190,7 @@ def test_softmax_is_one_row_program():
     b.pointwise(x / y, x=e, y=n, kind="output")
     p = same(b.g)
     assert kinds(b.g) == ["rows"]
-    assert p.arena.nbytes == 0                                  # the exponentials wait in the result
+    assert p.arena.nbytes == 0  # the exponentials wait in the result
 
 
 def test_exponentials_needed_twice_wait_in_memory():
@@ -275,6 +313,7 @@ def test_rows_with_results_written_over_operands():
 
 def test_scalars_are_read_at_every_run():
     from rushlight.compiler.native import NativeProgram
+
     b = Builder()
     value = [2.0]
     a = b.external(100)
@@ -288,6 +327,7 @@ def test_scalars_are_read_at_every_run():
 
 def test_bound_memory_is_used():
     from rushlight.compiler.native import NativeProgram
+
     b = Builder()
     a, w = b.external(16, 8), b.external(8, 4)
     o = b.gemm(a, w, kind="output")
@@ -314,7 +354,7 @@ def test_products(m, k, n, layout):
 
 def test_products_of_a_batch():
     b = Builder()
-    q, k = b.external(3, 5, 4, 8), b.external(3, 5, 4, 8)             # (batch, time, heads, width)
+    q, k = b.external(3, 5, 4, 8), b.external(3, 5, 4, 8)  # (batch, time, heads, width)
     q, k = transposed(q, 1, 2), transposed(k, 1, 2)
     t = b.gemm(q, transposed(k))
     o = b.gemm(t, k, kind="output")
@@ -333,12 +373,31 @@ def test_operands_that_blas_cannot_step_over_are_copied():
 
 
 # --- long and odd folds -----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("shape,dims", [((4, 6, 5, 7), (0, 2, 3)), ((4, 6, 5, 7), (1,)), ((4, 6, 5, 7), (0, 3)), ((300000,), (0,)),
-                                        ((2, 150000), (1,)), ((9, 1, 5), (1,)), ((64, 3), (0,)), ((3, 40, 6), (0, 1)), ((5, 5), (0, 1))])
+@pytest.mark.parametrize(
+    "shape,dims",
+    [
+        ((4, 6, 5, 7), (0, 2, 3)),
+        ((4, 6, 5, 7), (1,)),
+        ((4, 6, 5, 7), (0, 3)),
+        ((300000,), (0,)),
+        ((2, 150000), (1,)),
+        ((9, 1, 5), (1,)),
+        ((64, 3), (0,)),
+        ((3, 40, 6), (0, 1)),
+        ((5, 5), (0, 1)),
+    ],
+)
 @pytest.mark.parametrize("combine", ["add", "max", "min"])
 def test_folds(shape, dims, combine):
     b = Builder(1)
-    b.fold(b.external(*shape), dims, combine, map=2 * E.arg("input") + 1, finish=s / 3 if combine == "add" else None, kind="output")
+    b.fold(
+        b.external(*shape),
+        dims,
+        combine,
+        map=2 * E.arg("input") + 1,
+        finish=s / 3 if combine == "add" else None,
+        kind="output",
+    )
     p = same(b.g, 1e-5)
     assert p.segments == 1
 
@@ -376,8 +435,10 @@ def graphs(draw):
             dims = draw(st.sampled_from([(0,), (1,), (0, 1)]))
             made.append(b.fold(v, dims, draw(st.sampled_from(["add", "max"])), keepdim=dims != (0,), finish=s / 7))
         elif what == 6:
-            made.append(b.gemm(draw(st.sampled_from(full)), transposed(draw(st.sampled_from(full)))) if r == c else b.copy(v))
-        elif what == 7:                                     # in place, of the whole or a part
+            made.append(
+                b.gemm(draw(st.sampled_from(full)), transposed(draw(st.sampled_from(full)))) if r == c else b.copy(v)
+            )
+        elif what == 7:  # in place, of the whole or a part
             t = draw(st.sampled_from(full))
             if draw(st.booleans()) and r > 2:
                 k = draw(st.integers(1, r - 1))
@@ -455,6 +516,7 @@ def test_a_target_out_of_bounds_stops_the_step_before_its_update():
     import rushlight as torch
     import rushlight.nn.functional as F
     from rushlight.compiler.compiled import compile_function
+
     torch.manual_seed(0)
     m = torch.nn.Linear(6, 4)
     opt = torch.optim.SGD(m.parameters(), 0.1)
@@ -476,7 +538,7 @@ def test_a_target_out_of_bounds_stops_the_step_before_its_update():
     with pytest.raises(IndexError, match="Target 4 is out of bounds"):
         c(a, t)
     assert torch.equal(m.weight, before)
-    t[3] = -100                                                 # ignored
+    t[3] = -100  # ignored
     assert c(a, t).isfinite()
     assert not torch.equal(m.weight, before)
 
@@ -513,7 +575,7 @@ def test_masked_fill_and_cat_are_loops():
     c = compile_function(f)
     for _ in range(3):
         assert torch.equal(c(a, b, m), f(a, b, m))
-    (_, e), = c.entries
+    ((_, e),) = c.entries
     assert c.calls["replayed"] == 2 and e.program.segments == 1 and all(r["kind"] != "host" for r in e.program.report())
 
 
@@ -525,11 +587,13 @@ def test_random_operators_run_between_segments_and_follow_the_stream():
     def f(a):
         return F.dropout(a * 2, 0.5).tanh()
 
-    a = torch.randn(300, 40)                                    # its mask is large enough to be adopted, not copied
+    a = torch.randn(300, 40)  # its mask is large enough to be adopted, not copied
     torch.manual_seed(3)
     want = [f(a) for _ in range(4)]
     torch.manual_seed(3)
     c = compile_function(f)
     for w in want:
-        torch.testing.assert_close(c(a), w) if hasattr(torch, "testing") else np.testing.assert_allclose(c(a).numpy(), w.numpy(), rtol=1e-6)
+        torch.testing.assert_close(c(a), w) if hasattr(torch, "testing") else np.testing.assert_allclose(
+            c(a).numpy(), w.numpy(), rtol=1e-6
+        )
     assert c.calls["replayed"] >= 2

@@ -1,10 +1,9 @@
 """From groups of loops to kernels: what `llvm.Module` is asked to write, and how a call of it looks.
 
-`kernel_of(group, temp)` plans one kernel: its buffers, sizes and strides, and for a row program its stages. Everything that the
-caller needs (words, grid, pieces of parallel work) is known without writing a line of code, so that a step whose object code is
-cached is laid out without the emitter. `KernelPlan.key` is equal for kernels that may share their code: only pointers and numbers
-are not built in.
-"""
+`kernel_of(group, temp)` plans one kernel: its buffers, sizes and strides, and for a row program its stages. Everything
+that the caller needs (words, grid, pieces of parallel work) is known without writing a line of code, so that a step
+whose object code is cached is laid out without the emitter. `KernelPlan.key` is equal for kernels that may share their
+code: only pointers and numbers are not built in."""
 
 from __future__ import annotations
 
@@ -25,7 +24,8 @@ from .schedule import Group
 
 __all__ = ["KernelPlan", "Unsupported", "kernel_of"]
 
-HEAVY = 12                              # from this weight on a value is kept for a later sweep of the row, not computed again
+# from this weight on a value is kept for a later sweep of the row, not computed again
+HEAVY = 12
 
 
 class Unsupported(Exception):
@@ -35,17 +35,35 @@ class Unsupported(Exception):
 class KernelPlan:
     """One kernel and one call of it.
 
-    `pointers`: (buffer, byte offset) for each of the kernel's buffers; `values`: what its scalars are at run time; `flag`: whether
-    its last buffer is an int64 that the kernel sets when it finds an error."""
+    `pointers`: (buffer, byte offset) for each of the kernel's buffers; `values`: what its scalars are at run time."""
 
-    def __init__(self, method: str, buffers: Sequence[KBuffer], pointers: Sequence[tuple[Buffer, int]], sizes: Sequence[int],
-                 strides: Mapping[str, Sequence[int]], body: Any, scalars: Sequence[tuple[str, str]] = (), values: Sequence[Scalar] = (),
-                 compute: str = "float32", flag: bool = False) -> None:
+    def __init__(
+        self,
+        method: str,
+        buffers: Sequence[KBuffer],
+        pointers: Sequence[tuple[Buffer, int]],
+        sizes: Sequence[int],
+        strides: Mapping[str, Sequence[int]],
+        body: Any,
+        scalars: Sequence[tuple[str, str]] = (),
+        values: Sequence[Scalar] = (),
+        compute: str = "float32",
+    ) -> None:
         self.method, self.buffers, self.pointers = method, tuple(buffers), list(pointers)
         self.sizes, self.strides, self.body = list(sizes), {k: list(v) for k, v in strides.items()}, body
-        self.scalars, self.values, self.compute, self.flag = tuple(scalars), list(values), compute, flag
-        self.key = "|".join((method, ",".join(f"{b.name}:{b.dtype}:{b.inner}:{'.'.join(map(str, self.strides[b.name]))}" for b in self.buffers),
-                             ".".join(map(str, self.sizes)), ",".join(f"{n}:{d}" for n, d in self.scalars), compute, _text(method, body)))
+        self.scalars, self.values, self.compute = tuple(scalars), list(values), compute
+        self.key = "|".join(
+            (
+                method,
+                ",".join(
+                    f"{b.name}:{b.dtype}:{b.inner}:{'.'.join(map(str, self.strides[b.name]))}" for b in self.buffers
+                ),
+                ".".join(map(str, self.sizes)),
+                ",".join(f"{n}:{d}" for n, d in self.scalars),
+                compute,
+                _text(method, body),
+            )
+        )
         self.symbol = ""
 
     # --- what the words of a call are, as `llvm.Kernel` lays them out
@@ -55,7 +73,15 @@ class KernelPlan:
 
     def kernel(self) -> Kernel:
         kind = {"pointwise": "elements", "row": "rows", "columns": "columns"}[self.method]
-        return Kernel(self.symbol, kind, self.buffers, self.rank, self.scalars, self.cost, Columns.TILE if kind == "columns" else 0)
+        return Kernel(
+            self.symbol,
+            kind,
+            self.buffers,
+            self.rank,
+            self.scalars,
+            self.cost,
+            Columns.TILE if kind == "columns" else 0,
+        )
 
     @property
     def cost(self) -> int:
@@ -63,8 +89,11 @@ class KernelPlan:
             return scalar.weight(map(E.const, self.body.values())) + 1
         if self.method == "columns":
             return scalar.weight([r.expr for r in self.body[1]]) + 1
-        return sum(scalar.weight([*map(E.const, st.stores.values()), *(r.expr for r in st.reduces)]) + 1
-                   for st in self.body if isinstance(st, Pass))
+        return sum(
+            scalar.weight([*map(E.const, st.stores.values()), *(r.expr for r in st.reduces)]) + 1
+            for st in self.body
+            if isinstance(st, Pass)
+        )
 
     @property
     def elements(self) -> int:
@@ -91,7 +120,13 @@ class KernelPlan:
         return [0] * len(self.buffers) + self.sizes + flat + [0] * len(self.scalars)
 
     def emit(self, m: Module) -> Kernel:
-        args: dict[str, Any] = {"rank": self.rank, "scalars": self.scalars, "compute": self.compute, "sizes": self.sizes, "strides": self.strides}
+        args: dict[str, Any] = {
+            "rank": self.rank,
+            "scalars": self.scalars,
+            "compute": self.compute,
+            "sizes": self.sizes,
+            "strides": self.strides,
+        }
         if self.method == "pointwise":
             return m.pointwise(self.symbol, self.body, self.buffers, **args)
         if self.method == "row":
@@ -103,7 +138,13 @@ def _text(method: str, body: Any) -> str:
     if method == "pointwise":
         return describe(body)
     if method == "columns":
-        return describe(body[0]) + "/" + describe({r.name: r.expr for r in body[1]}) + "/" + ",".join(f"{r.name}:{r.op}:{r.dtype}:{r.result}" for r in body[1])
+        return (
+            describe(body[0])
+            + "/"
+            + describe({r.name: r.expr for r in body[1]})
+            + "/"
+            + ",".join(f"{r.name}:{r.op}:{r.dtype}:{r.result}" for r in body[1])
+        )
     out = []
     for st in body:
         if isinstance(st, Pass):
@@ -122,7 +163,8 @@ def _text(method: str, body: Any) -> str:
 
 # --- groups -----------------------------------------------------------------------------------------------------------
 def kernel_of(group: Group, temp: Callable[[np.dtype, tuple[int, ...]], View]) -> KernelPlan:
-    """The kernel of a group; `temp(dtype, shape)` makes memory for values that wait between sweeps. `Unsupported` if there is none."""
+    """The kernel of a group; `temp(dtype, shape)` makes memory for values that wait between sweeps. `Unsupported` if
+    there is none."""
     if group.mode == "elements":
         return _elements(group)
     return _rows(group, temp) if group.mode == "rows" else _columns(group)
@@ -163,15 +205,27 @@ def _elements(g: Group) -> KernelPlan:
     views = list(names.views.values())
     lead = next(iter(g.stores.values()))[0]
     order = sorted(range(len(g.shape)), key=lambda d: -abs(lead.strides[d]))
-    sizes, strides = collapse([g.shape[d] for d in order], [[v.strides[d] // v.dtype.itemsize for d in order] for v in views])
+    sizes, strides = collapse(
+        [g.shape[d] for d in order], [[v.strides[d] // v.dtype.itemsize for d in order] for v in views]
+    )
     buffers = []
     for (n, v), s in zip(names.views.items(), strides, strict=True):
-        buffers.append(KBuffer(names[n], v.dtype.name, "1" if s[-1] == 1 else "0" if s[-1] == 0 and n not in g.stores else "s"))
+        buffers.append(
+            KBuffer(names[n], v.dtype.name, "1" if s[-1] == 1 else "0" if s[-1] == 0 and n not in g.stores else "s")
+        )
     compute = g.compute
     body = {names[n]: E.substitute(e, names.new) for n, (_, e) in g.stores.items()}
-    return KernelPlan("pointwise", buffers, [(v.buffer, v.offset) for v in views], sizes,
-                      {b.name: s for b, s in zip(buffers, strides, strict=True)}, body,
-                      [(names[n], _float(compute)) for n in names.scalars], list(names.scalars.values()), compute)
+    return KernelPlan(
+        "pointwise",
+        buffers,
+        [(v.buffer, v.offset) for v in views],
+        sizes,
+        {b.name: s for b, s in zip(buffers, strides, strict=True)},
+        body,
+        [(names[n], _float(compute)) for n in names.scalars],
+        list(names.scalars.values()),
+        compute,
+    )
 
 
 def _columns(g: Group) -> KernelPlan:
@@ -179,7 +233,7 @@ def _columns(g: Group) -> KernelPlan:
     views = list(names.views.values())
     a, b = g.axes[0], g.axes[-1] + 1
     nd = len(g.shape)
-    first = b                                               # the kept dimensions that are walked as one, at the end
+    first = b  # the kept dimensions that are walked as one, at the end
     for k in range(nd - 2, b - 1, -1):
         if not all(v.strides[k] == v.strides[k + 1] * g.shape[k + 1] for v in views):
             first = k + 1
@@ -194,12 +248,27 @@ def _columns(g: Group) -> KernelPlan:
         s = [v.strides[d] // item for d in (*outer, b - 1, nd - 1)]
         name = names[n]
         strides[name] = s
-        buffers.append(KBuffer(name, v.dtype.name, "1" if s[-1] == 1 or sizes[-1] == 1 else "0" if s[-1] == 0 and n not in g.stores else "s"))
+        buffers.append(
+            KBuffer(
+                name,
+                v.dtype.name,
+                "1" if s[-1] == 1 or sizes[-1] == 1 else "0" if s[-1] == 0 and n not in g.stores else "s",
+            )
+        )
     new = {**names.new, **{f[0]: E.arg(f"r{i}") for i, f in enumerate(g.folds)}}
     reduces = [Reduce(f"r{i}", op, E.substitute(e, new), d) for i, (_, op, e, d) in enumerate(g.folds)]
     outputs = {names[n]: E.substitute(e, new) for n, (_, e) in g.stores.items()}
-    return KernelPlan("columns", buffers, [(v.buffer, v.offset) for v in views], sizes, strides, (outputs, reduces),
-                      [(names[n], _float(g.compute)) for n in names.scalars], list(names.scalars.values()), g.compute)
+    return KernelPlan(
+        "columns",
+        buffers,
+        [(v.buffer, v.offset) for v in views],
+        sizes,
+        strides,
+        (outputs, reduces),
+        [(names[n], _float(g.compute)) for n in names.scalars],
+        list(names.scalars.values()),
+        g.compute,
+    )
 
 
 def _product(sizes: Sequence[int]) -> int:
@@ -210,7 +279,8 @@ def _product(sizes: Sequence[int]) -> int:
 
 
 class _Levels:
-    """For the nodes of a row program: in which sweep of the row they can be computed, and whether they have one value a row."""
+    """For the nodes of a row program: in which sweep of the row they can be computed, and whether they have one value a
+    row."""
 
     def __init__(self, g: Group) -> None:
         self.g = g
@@ -228,7 +298,7 @@ class _Levels:
                 name = n.args[0]
                 v = self.g.loads.get(name)
                 self.level[id(n)] = self.folds[name] + 1 if name in self.folds else 0
-                self.one[id(n)] = not isinstance(v, View) or not any(v.strides[self.g.split:])
+                self.one[id(n)] = not isinstance(v, View) or not any(v.strides[self.g.split :])
             else:
                 args = [a for a in n.args if isinstance(a, E.Expr)]
                 self.level[id(n)] = max([self.level[id(a)] for a in args], default=0)
@@ -261,12 +331,12 @@ def _rebuild(root: E.Expr, change: Callable[[E.Expr], E.Expr | None]) -> E.Expr:
 
 def _rows(g: Group, temp: Callable[[np.dtype, tuple[int, ...]], View]) -> KernelPlan:
     lv = _Levels(g)
-    full: list[tuple[str, E.Expr, int]] = []                # stores of elements: name, expression, sweep
-    single: list[tuple[str, E.Expr]] = []                   # stores of one value a row
+    full: list[tuple[str, E.Expr, int]] = []  # stores of elements: name, expression, sweep
+    single: list[tuple[str, E.Expr]] = []  # stores of one value a row
     read = set(E.inputs_of(*g.roots()))
-    last = max([*lv.folds.values(), *(lv.of(e) for v, e in g.stores.values() if any(v.strides[g.split:]))], default=0)
+    last = max([*lv.folds.values(), *(lv.of(e) for v, e in g.stores.values() if any(v.strides[g.split :]))], default=0)
     for n, (v, e) in g.stores.items():
-        if any(v.strides[g.split:]):
+        if any(v.strides[g.split :]):
             full.append((n, e, last if n in read else lv.of(e)))
         else:
             lv.of(e)
@@ -291,7 +361,12 @@ def _rows(g: Group, temp: Callable[[np.dtype, tuple[int, ...]], View]) -> Kernel
                 return None
             if id(n) not in weights:
                 weights[id(n)] = scalar.weight([n])
-            if weights[id(n)] < HEAVY or g.compute not in ("float32", "float64") or n.op == "cast" or E.PRIMITIVES[n.op].result == "bool":
+            if (
+                weights[id(n)] < HEAVY
+                or g.compute not in ("float32", "float64")
+                or n.op == "cast"
+                or E.PRIMITIVES[n.op].result == "bool"
+            ):
                 return None
             if id(n) not in waits:
                 place = next(iter(free), None) if sweep == last else None
@@ -304,6 +379,7 @@ def _rows(g: Group, temp: Callable[[np.dtype, tuple[int, ...]], View]) -> Kernel
                 waits[id(n)] = place
                 extra.setdefault(made[id(n)], []).append((place, n))
             return E.arg(waits[id(n)])
+
         lv.of(root)
         return _rebuild(root, change)
 
@@ -345,12 +421,15 @@ def _rows(g: Group, temp: Callable[[np.dtype, tuple[int, ...]], View]) -> Kernel
                 name = computed[id(n)] = f"c{len(computed)}"
                 computes.setdefault(lv2.level[id(n)], {})[name] = E.substitute(n, new)
             return E.arg(name)
+
         lv2.of(root)
         return E.substitute(_rebuild(root, change), new)
 
     passes: list[Pass] = []
     for p in range(last + 1):
-        reduces = [Reduce(new[n].args[0], folds[n][1], lifted(maps[n]), folds[n][3]) for n, q in lv.folds.items() if q == p]
+        reduces = [
+            Reduce(new[n].args[0], folds[n][1], lifted(maps[n]), folds[n][3]) for n, q in lv.folds.items() if q == p
+        ]
         passes.append(Pass({names[n]: lifted(e) for n, e in stores.get(p, [])}, tuple(reduces)))
     puts = {names[n]: lifted(e) for n, e in single}
     stages: list[Any] = []
@@ -366,15 +445,24 @@ def _rows(g: Group, temp: Callable[[np.dtype, tuple[int, ...]], View]) -> Kernel
 
 def _row_plan(g: Group, names: _Names, stages: list[Any]) -> KernelPlan:
     views = list(names.views.values())
-    rows = g.shape[:g.split]
-    n = _product(g.shape[g.split:])
-    sizes, strides = collapse(rows, [[s // v.dtype.itemsize for s in v.strides[:g.split]] for v in views])
+    rows = g.shape[: g.split]
+    n = _product(g.shape[g.split :])
+    sizes, strides = collapse(rows, [[s // v.dtype.itemsize for s in v.strides[: g.split]] for v in views])
     buffers, all_strides = [], {}
     for (name, v), s in zip(names.views.items(), strides, strict=True):
         inner = v.strides[-1] // v.dtype.itemsize if g.split < len(g.shape) else 0
-        flat = not any(v.strides[g.split:])
+        flat = not any(v.strides[g.split :])
         buffers.append(KBuffer(names[name], v.dtype.name, "0" if flat else "1" if inner == 1 else "s"))
         # a single row has no stride of its own
         all_strides[names[name]] = [*(s if rows and _product(rows) > 1 else [0]), 0 if flat else inner]
-    return KernelPlan("row", buffers, [(v.buffer, v.offset) for v in views], [*sizes, n], all_strides, stages,
-                      [(names[n], _float(g.compute)) for n in names.scalars], list(names.scalars.values()), g.compute)
+    return KernelPlan(
+        "row",
+        buffers,
+        [(v.buffer, v.offset) for v in views],
+        [*sizes, n],
+        all_strides,
+        stages,
+        [(names[n], _float(g.compute)) for n in names.scalars],
+        list(names.scalars.values()),
+        g.compute,
+    )

@@ -1,9 +1,9 @@
 """The straight-line functions that run a step: one a segment, `i64 segmentN(words)`.
 
-`Layout` collects the words of a program (one array of 64-bit words) and, per segment, the lines of its driver. What is written into
-the text is known from the graph's shapes alone: positions of words, grids, sizes of products. Addresses and numbers stand in words.
-A segment returns 0, or 1 + the number of the check that failed, and runs nothing after that.
-"""
+`Layout` collects the words of a program (one array of 64-bit words) and, per segment, the lines of its driver. What is
+written into the text is known from the graph's shapes alone: positions of words, grids, sizes of products. Addresses
+and numbers stand in words. A segment returns 0, or 1 + the number of the check that failed, and runs nothing after
+that."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ LETTERS = {"float32": "s", "float64": "d"}
 
 
 class MultiPlan:
-    """An optimizer's update: one pointwise kernel, called for pieces of every tensor by a function of the table of their words."""
+    """An optimizer's update: one pointwise kernel, called for pieces of every tensor by a function of the table of
+    their words."""
 
     def __init__(self, step: Step) -> None:
         v = step.data["variant"]
@@ -37,6 +38,7 @@ class MultiPlan:
         self.buffers = tuple([KBuffer(n, d) for n, d in zip(v.reads, self.dtypes, strict=True)])
         self.scalars = tuple([(s, self.compute) for s in v.hoisted])
         from .kernels import describe
+
         self.key = "|".join(("multi", describe(v.outputs), *v.reads, *self.dtypes, *v.hoisted))
         self.symbol = ""
 
@@ -44,11 +46,16 @@ class MultiPlan:
     def fits(step: Step) -> bool:
         """Every tensor of a column has the column's dtype, and the tensors of a row the same gapless layout."""
         from .kernels import has_native
+
         v = step.data["variant"]
         columns = [step.data["columns"][n] for n in v.reads]
         for column in columns:
             d = column[0].dtype
-            if d.name not in scalar.MEMORY or not scalar.register_dtype(d.name).startswith("float") or any(x.dtype != d for x in column):
+            if (
+                d.name not in scalar.MEMORY
+                or not scalar.register_dtype(d.name).startswith("float")
+                or any(x.dtype != d for x in column)
+            ):
                 return False
         for row in zip(*columns, strict=True):
             first = row[0]
@@ -58,7 +65,9 @@ class MultiPlan:
             item = [s // first.dtype.itemsize for s in first.strides]
             if any([s // x.dtype.itemsize for s in x.strides] != item or x.shape != first.shape for x in row[1:]):
                 return False
-        return has_native(list(v.outputs.values()), "float64" if any(c[0].dtype.name == "float64" for c in columns) else "float32")
+        return has_native(
+            list(v.outputs.values()), "float64" if any(c[0].dtype.name == "float64" for c in columns) else "float32"
+        )
 
     def kernel(self) -> Kernel:
         cost = scalar.weight(self.variant.outputs.values()) + 1
@@ -69,7 +78,8 @@ class MultiPlan:
         record = k.word_count + 1
         grain = grain_of(self.kernel().cost)
         m.functions[self.symbol + ".tasks"] = _TASKS.format(
-            name=self.symbol, record=record, words=k.word_count, nb=len(self.buffers), grain=grain, less=grain - 1)
+            name=self.symbol, record=record, words=k.word_count, nb=len(self.buffers), grain=grain, less=grain - 1
+        )
 
 
 # ctx: the table's address and its number of records; a record is a tensor's words and the number of its first chunk
@@ -135,8 +145,19 @@ done:
 class Product:
     """A matrix product as BLAS takes it: sizes, layouts, and for a batch two dimensions of byte strides."""
 
-    def __init__(self, letter: str, m: int, n: int, k: int, a: tuple[View, int, int], b: tuple[View, int, int], c: tuple[View, int],
-                 batch: int, inner: int, steps: list[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        letter: str,
+        m: int,
+        n: int,
+        k: int,
+        a: tuple[View, int, int],
+        b: tuple[View, int, int],
+        c: tuple[View, int],
+        batch: int,
+        inner: int,
+        steps: list[tuple[int, int]],
+    ) -> None:
         self.letter, self.m, self.n, self.k, self.a, self.b, self.c = letter, m, n, k, a, b, c
         self.batch, self.inner, self.steps = batch, inner, steps
 
@@ -144,14 +165,11 @@ class Product:
     def small(self) -> bool:
         return self.batch == 1 and self.m > 1 and self.n > 1 and 2 * self.m * self.n * self.k < blas_ir.SPLIT_FLOPS
 
-    @property
-    def key(self) -> str:
-        return f"gemm{self.letter}{self.m},{self.n},{self.k},{self.a[1:]},{self.b[1:]},{self.c[1]},{self.batch},{self.inner},{self.steps}"
-
 
 def product_of(step: Step) -> Product | None:
     """The product of a "gemm" step, None where BLAS has no form for it."""
     from ..backends.cpu.blas import _layout
+
     a, b, c = step.inputs["a"], step.inputs["b"], step.outputs[0]
     letter = LETTERS.get(c.dtype.name)
     if letter is None or a.dtype != c.dtype or b.dtype != c.dtype or c.size == 0 or a.shape[-1] == 0:
@@ -174,7 +192,8 @@ def product_of(step: Step) -> Product | None:
                 k.append(x)
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     (ar, ac), (br, bc), (cr, cc) = [v.strides[-2:] for v in (a, b, c)]
-    while sizes and kept[1][-1] == 0 and kept[0][-1] == m * ar and kept[2][-1] == m * cr:       # rows of one tall product
+    # rows of one tall product
+    while sizes and kept[1][-1] == 0 and kept[0][-1] == m * ar and kept[2][-1] == m * cr:
         m *= sizes.pop()
         for x in kept:
             x.pop()
@@ -185,7 +204,7 @@ def product_of(step: Step) -> Product | None:
     tb, ldb = _layout(k, n, br, bc, item)
     tc, ldc = _layout(m, n, cr, cc, item)
     if not ta or not tb or tc != 111 or any(0 in x for x in (kept[2],)):
-        if ta and tb and tc == 112 and not sizes:              # C^T = B^T A^T
+        if ta and tb and tc == 112 and not sizes:  # C^T = B^T A^T
             tb2, ldb2 = _layout(n, k, bc, br, item)
             ta2, lda2 = _layout(k, m, ac, ar, item)
             if ta2 and tb2:
@@ -196,8 +215,18 @@ def product_of(step: Step) -> Product | None:
     batch = 1
     for x in sizes:
         batch *= x
-    return Product(letter, m, n, k, (a, ta, max(lda, 1)), (b, tb, max(ldb, 1)), (c, max(ldc, 1)), batch, sizes[-1] if sizes else 1,
-                   list(zip(outer, inner, strict=True)))
+    return Product(
+        letter,
+        m,
+        n,
+        k,
+        (a, ta, max(lda, 1)),
+        (b, tb, max(ldb, 1)),
+        (c, max(ldc, 1)),
+        batch,
+        sizes[-1] if sizes else 1,
+        list(zip(outer, inner, strict=True)),
+    )
 
 
 def _expanded(v: View, lead: tuple[int, ...]) -> View:
@@ -209,8 +238,8 @@ def _expanded(v: View, lead: tuple[int, ...]) -> View:
 class Layout:
     """The words and drivers of a program under construction.
 
-    `words`: initial values; `pointers`: buffer id -> [(word, byte offset)]; `own`: [(word, word)] for words that hold the address of
-    another word; `codes`: [(word, symbol name or address)]; `numbers`: [(words, function)], filled before every run."""
+    `words`: initial values; `pointers`: buffer id -> [(word, byte offset)]; `own`: [(word, word)] for words that hold
+    the address of another word; `scalars` and `updates`: words that hold the call's numbers; `flags`: the checks."""
 
     def __init__(self, int_type: str, pool: bool) -> None:
         self.int_type, self.pool = int_type, pool
@@ -219,13 +248,13 @@ class Layout:
         self.own: list[tuple[int, int]] = []
         self.scalars: list[tuple[int, Any]] = []
         self.updates: list[tuple[np.ndarray, Any]] = []
-        self.flags: list[Step] = []                             # the checks, by number
-        self.symbols: dict[str, tuple[str, Any]] = {}           # key -> symbol, plan
+        self.flags: list[Step] = []  # the checks, by number
+        self.symbols: dict[str, tuple[str, Any]] = {}  # key -> symbol, plan
         self.segments: list[list[str]] = []
         self.declared: dict[str, str] = {}
         self.parallel = False
         self.count = 0
-        one = self.place([0, 0])                                # 1.0 and 0.0, as the products' alpha and beta
+        one = self.place([0, 0])  # 1.0 and 0.0, as the products' alpha and beta
         self.one = {"s": one, "d": self.place([0])}
         self.zero = self.place([0])
         self.constants = [(self.one["s"], np.float32), (self.one["d"], np.float64)]
@@ -323,19 +352,33 @@ class Layout:
         t, i = p.letter, self.int_type
         real = "float" if t == "s" else "double"
         if p.small:
-            self.declared[f"rl_blas_{t}gemm"] = (f"declare void @rl_blas_{t}gemm(i32, i32, i32, {i}, {i}, {i}, {real}, ptr, {i}, ptr, {i}, "
-                                                 f"{real}, ptr, {i})")
+            self.declared[f"rl_blas_{t}gemm"] = (
+                f"declare void @rl_blas_{t}gemm(i32, i32, i32, {i}, {i}, {i}, {real}, ptr, {i}, ptr, {i}, "
+                f"{real}, ptr, {i})"
+            )
             at = self.place([0, 0, 0])
             for k, v in enumerate((p.a[0], p.b[0], p.c[0])):
                 self.point(at + k, v.buffer, v.offset)
             a, b, c = self.load(at), self.load(at + 1), self.load(at + 2)
-            self.say(f"call void @rl_blas_{t}gemm(i32 101, i32 {p.a[1]}, i32 {p.b[1]}, {i} {p.m}, {i} {p.n}, {i} {p.k}, {real} 1.0, ptr {a}, "
-                     f"{i} {p.a[2]}, ptr {b}, {i} {p.b[2]}, {real} 0.0, ptr {c}, {i} {p.c[1]})")
+            self.say(
+                f"call void @rl_blas_{t}gemm(i32 101, i32 {p.a[1]}, i32 {p.b[1]}, {i} {p.m}, {i} {p.n}, {i} {p.k}, "
+                f"{real} 1.0, ptr {a}, {i} {p.a[2]}, ptr {b}, {i} {p.b[2]}, {real} 0.0, ptr {c}, {i} {p.c[1]})"
+            )
             return
         self.declared[f"rl_{t}gemm_run"] = f"declare void @rl_{t}gemm_run(ptr)"
         self.parallel = True
-        values = {"ta": p.a[1], "tb": p.b[1], "m": p.m, "n": p.n, "k": p.k, "lda": p.a[2], "ldb": p.b[2], "ldc": p.c[1], "batch": p.batch,
-                  "inner": p.inner}
+        values = {
+            "ta": p.a[1],
+            "tb": p.b[1],
+            "m": p.m,
+            "n": p.n,
+            "k": p.k,
+            "lda": p.a[2],
+            "ldb": p.b[2],
+            "ldc": p.c[1],
+            "batch": p.batch,
+            "inner": p.inner,
+        }
         for x, (outer, inner) in zip("abc", p.steps, strict=True):
             values[x + "_outer"], values[x + "_inner"] = outer, inner
         at = self.place([values.get(n, 0) for n in blas_ir.WORDS])
@@ -355,5 +398,7 @@ class Layout:
         for name, d in self.declared.items():
             m.declarations.setdefault(name, d)
         for n, lines in enumerate(self.segments):
-            m.functions[f"segment{n}"] = f"define i64 @segment{n}(ptr %w) {{\nentry:\n" + "\n".join(lines) + "\n  ret i64 0\n}"
+            m.functions[f"segment{n}"] = (
+                f"define i64 @segment{n}(ptr %w) {{\nentry:\n" + "\n".join(lines) + "\n  ret i64 0\n}"
+            )
         return m.text().replace("define void @k", "define internal void @k")

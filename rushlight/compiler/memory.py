@@ -1,9 +1,9 @@
 """Where temporaries lie: one arena for a step.
 
-`plan(uses, buffers, merges)` gives every temp an offset. Temps that are alive at the same time do not overlap; a result may take the
-place of an operand that dies where it is made (`merges`: the pairs for which the kernel reads each element before it writes it).
-Offsets are multiples of 64 bytes. Larger temps are placed first, each in the smallest gap that the ones alive with it leave.
-"""
+`plan(uses, buffers, merges)` gives every temp an offset. Temps that are alive at the same time do not overlap; a result
+may take the place of an operand that dies where it is made (`merges`: the pairs for which the kernel reads each element
+before it writes it). Offsets are multiples of 64 bytes. Larger temps are placed first, each in the smallest gap that
+the ones alive with it leave."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ def lifetimes(uses: Sequence[Iterable[Buffer]]) -> dict[int, tuple[int, int]]:
     return out
 
 
-def plan(uses: Sequence[Iterable[Buffer]], buffers: Iterable[Buffer], merges: Iterable[tuple[int, Buffer, Buffer]] = ()) -> int:
-    """Set `offset` of the `buffers` that are used, and return the arena's size. `uses[i]`: what item i touches; `merges`: (item,
-    operand, result) where result may lie where operand lies."""
+def plan(
+    uses: Sequence[Iterable[Buffer]], buffers: Iterable[Buffer], merges: Iterable[tuple[int, Buffer, Buffer]] = ()
+) -> int:
+    """Set `offset` of the `buffers` that are used, and return the arena's size. `uses[i]`: what item i touches;
+    `merges`: (item, operand, result) where result may lie where operand lies."""
     life = lifetimes(uses)
     mine = {b.id: b for b in buffers if b.id in life}
     leader: dict[int, int] = {k: k for k in mine}
@@ -47,7 +49,7 @@ def plan(uses: Sequence[Iterable[Buffer]], buffers: Iterable[Buffer], merges: It
             leader[r] = a
             span[a] = (span[a][0], span[r][1])
     groups = sorted({find(k) for k in mine}, key=lambda k: (-mine[k].nbytes, span[k][0], k))
-    placed: list[tuple[int, int, int, int]] = []            # offset, end, first, last
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
     total = 0
     where: dict[int, int] = {}
     for k in groups:

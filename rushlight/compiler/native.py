@@ -1,12 +1,12 @@
 """A captured call as native code.
 
-`NativeProgram(graph)`: the graph's loops are fused (schedule.py), the temps laid out in one arena (memory.py), and everything is
-written as one module whose drivers call one kernel after the other (codegen.py, driver.py). Pointers stand in one array of words:
-memory that stays where it is, is written there once; `bind` changes the words of one buffer.
+`NativeProgram(graph)`: the graph's loops are fused (schedule.py), the temps laid out in one arena (memory.py), and
+everything is written as one module whose drivers call one kernel after the other (codegen.py, driver.py). Pointers
+stand in one array of words: memory that stays where it is, is written there once; `bind` changes the words of one
+buffer.
 
-Steps without a native form run in Python between two drivers, as the interpreter runs them. A large array that such a step hands
-back is taken as it is, in place of the temp that it was to fill.
-"""
+Steps without a native form run in Python between two drivers, as the interpreter runs them. A large array that such a
+step hands back is taken as it is, in place of the temp that it was to fill."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ import numpy as np
 from ..backends.cpu import blas, threads
 from ..backends.cpu.native import address
 from . import jit, llvm
-from .codegen import KernelPlan, Unsupported, kernel_of
+from .codegen import KernelPlan, kernel_of
 from .driver import Layout, MultiPlan, product_of
 from .graph import Buffer, Graph, Step, View
 from .memory import plan
 from .program import Interpreter, Program, array_of, bytes_of, host_results, store_results
-from .rewrite import row_major, view_name
+from .rewrite import row_major
 from .schedule import Group, schedule
 
 __all__ = ["NativeProgram"]
 
-ADOPT = 1 << 15                         # results of host steps from this size on are not copied
+ADOPT = 1 << 15  # results of host steps from this size on are not copied
 _DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
@@ -69,7 +69,9 @@ class NativeProgram(Program):
             why = list(notes.get(i, ()))
             if isinstance(item, Group):
                 how = kernel_of(item, self._temp)
-                self.notes.append({"kind": item.mode, "ops": list(item.ops), "shape": list(item.shape), "why": "; ".join(why)})
+                self.notes.append(
+                    {"kind": item.mode, "ops": list(item.ops), "shape": list(item.shape), "why": "; ".join(why)}
+                )
             else:
                 if item.kind == "gemm" and blas.info()["native"]:
                     how = product_of(item)
@@ -78,8 +80,14 @@ class NativeProgram(Program):
                 elif item.kind == "check":
                     how = item
                 why += [] if how is not None else [f"{item.name} has no native form here: it runs in Python"]
-                self.notes.append({"kind": item.kind if how is not None else "host", "ops": [item.name], "why": "; ".join(why),
-                                   "shape": list(item.outputs[0].shape) if item.outputs else []})
+                self.notes.append(
+                    {
+                        "kind": item.kind if how is not None else "host",
+                        "ops": [item.name],
+                        "why": "; ".join(why),
+                        "shape": list(item.outputs[0].shape) if item.outputs else [],
+                    }
+                )
             out.append((item, how))
         return out
 
@@ -88,12 +96,16 @@ class NativeProgram(Program):
         g = self.graph
         adopted = self._adopted(items)
         uses = [[v.buffer for v in (*item.reads, *item.written)] for item, _ in items]
-        merges = [m for i, (item, how) in enumerate(items) if isinstance(item, Group) and how.method == "pointwise"
-                  for m in _merges(i, item)]
+        merges = [
+            m
+            for i, (item, how) in enumerate(items)
+            if isinstance(item, Group) and how.method == "pointwise"
+            for m in _merges(i, item)
+        ]
         size = plan(uses, [b for b in g.buffers if b.kind == "temp" and b.id not in adopted], merges)
         self.arena = np.zeros(size + 64, np.uint8)
         skip = -address(self.arena) % 64
-        self.arena = self.arena[skip:skip + size]
+        self.arena = self.arena[skip : skip + size]
         self.roots: dict[int, np.ndarray] = {}
         touched = {b.id for u in uses for b in u}
         for b in g.buffers:
@@ -102,14 +114,14 @@ class NativeProgram(Program):
             elif b.id not in touched:
                 continue
             elif b.kind == "temp" and b.offset is not None:
-                self.roots[b.id] = self.arena[b.offset:b.offset + b.nbytes]
+                self.roots[b.id] = self.arena[b.offset : b.offset + b.nbytes]
             else:
                 self.roots[b.id] = np.empty(b.nbytes, np.uint8)
         pool = threads.native()
         self.layout = layout = Layout(blas.info()["integers"] or "i64", pool)
         self.host = _Host(self.roots)
-        runs: list[Any] = []                                # segment numbers and host steps, in order
-        self.stale: dict[int, list[_HostStep]] = {}         # buffer -> host steps that look at it
+        runs: list[Any] = []  # segment numbers and host steps, in order
+        self.stale: dict[int, list[_HostStep]] = {}  # buffer -> host steps that look at it
         for item, how in items:
             if how is None:
                 h = _HostStep(self, item, adopted)
@@ -131,7 +143,8 @@ class NativeProgram(Program):
         self._load(runs)
 
     def _adopted(self, items: list[tuple[Any, Any]]) -> set[int]:
-        """Temps that are whole results of one host step and written by nothing else: the step's own array takes their place."""
+        """Temps that are whole results of one host step and written by nothing else: the step's own array takes their
+        place."""
         writers: dict[int, int] = {}
         for item, _ in items:
             for v in item.written:
@@ -141,7 +154,13 @@ class NativeProgram(Program):
             if how is None and item.kind == "host" and not item.data["writes"] and "call" not in item.data:
                 for v in item.outputs:
                     b = v.buffer
-                    if b.kind == "temp" and writers[b.id] == 1 and b.nbytes >= ADOPT and v.contiguous and v.size * v.dtype.itemsize == b.nbytes:
+                    if (
+                        b.kind == "temp"
+                        and writers[b.id] == 1
+                        and b.nbytes >= ADOPT
+                        and v.contiguous
+                        and v.size * v.dtype.itemsize == b.nbytes
+                    ):
                         out.add(b.id)
         return out
 
@@ -161,7 +180,7 @@ class NativeProgram(Program):
         self.words = np.array(layout.words or [0], np.int64)
         self.floats = self.words.view(np.float64)
         for word, kind in layout.constants:
-            self.words[word:word + 1].view(kind)[0] = 1
+            self.words[word : word + 1].view(kind)[0] = 1
         base = address(self.words)
         for word, other in layout.own:
             self.words[word] = base + 8 * other
@@ -179,7 +198,7 @@ class NativeProgram(Program):
             else:
                 self.calls.append(r.run)
         self.seen: list[Any] = [None] * len(layout.updates)
-        self.run = self._runner()                           # type: ignore[method-assign]
+        self.run = self._runner()  # type: ignore[method-assign]
 
     def _point(self, buffer: int) -> None:
         where, offsets = self.places[buffer]
@@ -192,6 +211,7 @@ class NativeProgram(Program):
             r = f(words)
             if r:
                 failed(r)
+
         return call
 
     def _failed(self, number: int) -> None:
@@ -213,6 +233,7 @@ class NativeProgram(Program):
                 if numbers is not None:
                     numbers()
                 only()
+
             return run_one
 
         def run() -> None:
@@ -222,6 +243,7 @@ class NativeProgram(Program):
                 numbers()
             for c in calls:
                 c()
+
         return run
 
     def _numbers(self) -> None:
@@ -274,15 +296,24 @@ class _HostStep:
                 return
             if not self.ready:
                 self.args = p.host.value(s.data["args"])
-                self.outs = [None if b is not None else p.host.array(v) for v, b in zip(s.outputs, self.adopt, strict=True)]
+                self.outs = [
+                    None if b is not None else p.host.array(v) for v, b in zip(s.outputs, self.adopt, strict=True)
+                ]
                 self.ready = True
             results = host_results(s, self.args)
         if results is None:
             return
-        for v, b, o, r in zip(s.outputs, self.adopt, self.outs, results):         # noqa: B905  mutated operands come after the results
+        # noqa: B905  mutated operands come after the results
+        for v, b, o, r in zip(s.outputs, self.adopt, self.outs, results):
             if b is None:
                 store_results([o], [r])
-            elif type(r) is np.ndarray and r.flags.c_contiguous and r.dtype == v.dtype and r.shape == v.shape and _own(r, self.args):
+            elif (
+                type(r) is np.ndarray
+                and r.flags.c_contiguous
+                and r.dtype == v.dtype
+                and r.shape == v.shape
+                and _own(r, self.args)
+            ):
                 p.bind(b, np.ndarray((r.nbytes,), np.uint8, buffer=r))
             else:
                 mine = np.empty(b.nbytes, np.uint8)
@@ -304,7 +335,8 @@ def _arrays(x: Any) -> Any:
 
 
 def _merges(i: int, group: Group) -> list[tuple[int, Buffer, Buffer]]:
-    """Results that may take an operand's place: the same elements of a buffer of the same size, and that buffer's only load."""
+    """Results that may take an operand's place: the same elements of a buffer of the same size, and that buffer's only
+    load."""
     out = []
     loads: dict[int, list[View]] = {}
     for v in group.reads:
@@ -314,8 +346,14 @@ def _merges(i: int, group: Group) -> list[tuple[int, Buffer, Buffer]]:
             continue
         for vs in loads.values():
             v = vs[0]
-            if len(vs) == 1 and v.buffer.kind == "temp" and v.strides == w.strides and v.offset == w.offset \
-                    and v.dtype.itemsize == w.dtype.itemsize and not any(x.buffer is v.buffer for x in group.written):
+            if (
+                len(vs) == 1
+                and v.buffer.kind == "temp"
+                and v.strides == w.strides
+                and v.offset == w.offset
+                and v.dtype.itemsize == w.dtype.itemsize
+                and not any(x.buffer is v.buffer for x in group.written)
+            ):
                 out.append((i, v.buffer, w.buffer))
     return out
 
@@ -324,6 +362,7 @@ def _version() -> str:
     global _digest
     if _digest is None:
         import os
+
         h = hashlib.sha256()
         for name in ("codegen", "driver"):
             with open(os.path.join(os.path.dirname(__file__), name + ".py"), "rb") as f:
@@ -333,4 +372,3 @@ def _version() -> str:
 
 
 _digest: str | None = None
-_ = (Unsupported, view_name)

@@ -172,9 +172,10 @@ def build(graph: Graph) -> Program:
     """A program for a graph: generated code where that is possible, else the interpreter."""
     from . import jit
     if jit.available():
+        from .codegen import Unsupported
+        from .native import NativeProgram
         try:
-            from .native import NativeProgram
-        except ImportError:
+            return NativeProgram(graph)
+        except Unsupported:
             return Interpreter(graph)
-        return NativeProgram(graph)
     return Interpreter(graph)

@@ -1,14 +1,13 @@
 """From the steps of a graph to loops: the form that the scheduler fuses.
 
-`loops_of(graph)` gives nodes in program order. A `Loop` is an iteration space (dimensions of extent 1 dropped) with loads and
-stores that all have its shape: broadcasting is a stride of 0, and so is the result of a fold along the dimensions that it
-reduces. Loads are named by what they read (`view_name`), so equal reads are one read and expressions can be exchanged between
-loops. Everything else (products, updates, operators without a native form) stays a `Step`.
+`loops_of(graph)` gives nodes in program order. A `Loop` is an iteration space (dimensions of extent 1 dropped) with
+loads and stores that all have its shape: broadcasting is a stride of 0, and so is the result of a fold along the
+dimensions that it reduces. Loads are named by what they read (`view_name`), so equal reads are one read and expressions
+can be exchanged between loops. Everything else (products, updates, operators without a native form) stays a `Step`.
 
-What is rewritten on the way: constants and small casts are taken into the expressions that read them; a copy into a result is
-left out where its source can be made in the result's place; the bias of a product becomes a loop of its own; folds over
-dimensions that do not lie together, and long folds with few results, are made in two.
-"""
+What is rewritten on the way: constants and small casts are taken into the expressions that read them; a copy into a
+result is left out where its source can be made in the result's place; the bias of a product becomes a loop of its own;
+folds over dimensions that do not lie together, and long folds with few results, are made in two."""
 
 from __future__ import annotations
 
@@ -20,21 +19,35 @@ from ..ops import expr as E
 from . import scalar
 from .graph import Buffer, Graph, Scalar, Step, View
 
-__all__ = ["Loop", "loops_of", "reshaped", "view_name"]
+__all__ = ["Loop", "loops_of", "reshaped", "view_name", "walked"]
 
 COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
-LONG = 1 << 16                      # a fold over more elements than these should occupy several threads
+LONG = 1 << 16  # a fold over more elements than these should occupy several threads
 
 
 class Loop:
-    """`stores`: (view, expression) pairs; `loads`: name -> View, or Scalar; `fold`: None, or (combine, axes, finish): the only
-    store's expression is then what is folded, along `axes`, in which that view has stride 0."""
+    """`stores`: (view, expression) pairs; `loads`: name -> View, or Scalar; `fold`: None, or (combine, axes, finish):
+    the only store's expression is then what is folded, along `axes`, in which that view has stride 0."""
 
     __slots__ = ("shape", "stores", "loads", "fold", "compute", "ops")
 
-    def __init__(self, shape: tuple[int, ...], stores: list[tuple[View, E.Expr]], loads: dict[str, Any], compute: str, ops: list[str],
-                 fold: tuple[str, tuple[int, ...], E.Expr | None] | None = None) -> None:
-        self.shape, self.stores, self.loads, self.compute, self.ops, self.fold = shape, stores, loads, compute, ops, fold
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        stores: list[tuple[View, E.Expr]],
+        loads: dict[str, Any],
+        compute: str,
+        ops: list[str],
+        fold: tuple[str, tuple[int, ...], E.Expr | None] | None = None,
+    ) -> None:
+        self.shape, self.stores, self.loads, self.compute, self.ops, self.fold = (
+            shape,
+            stores,
+            loads,
+            compute,
+            ops,
+            fold,
+        )
 
     @property
     def reads(self) -> list[View]:
@@ -145,7 +158,10 @@ def row_major(buffer: Buffer, dtype: np.dtype, shape: tuple[int, ...]) -> View:
 
 # --- steps to loops ---------------------------------------------------------------------------------------------------
 def native_dtypes(views: list[View]) -> bool:
-    return all(v.dtype.name in scalar.MEMORY and v.dtype.isnative and all(s % v.dtype.itemsize == 0 for s in v.strides) for v in views)
+    return all(
+        v.dtype.name in scalar.MEMORY and v.dtype.isnative and all(s % v.dtype.itemsize == 0 for s in v.strides)
+        for v in views
+    )
 
 
 def native_expr(root: E.Expr, compute: str) -> bool:
@@ -156,7 +172,7 @@ def native_expr(root: E.Expr, compute: str) -> bool:
         elif n.op == "const":
             if isinstance(n.args[0], complex):
                 return False
-        elif n.op != "arg" and not scalar.has_native(n.op, compute) and not (n.op in scalar._BITS):
+        elif n.op != "arg" and not scalar.has_native(n.op, compute) and n.op not in scalar._BITS:
             return False
     return True
 
@@ -211,9 +227,13 @@ class Rewriter:
                 loads[name], names[n] = v, E.arg(name)
             else:
                 names[n] = E.const(v)
-        stores = [(spread(v, shape), E.substitute(e, names)) for v, e in zip(s.outputs, s.data["exprs"].values(), strict=True)]
+        stores = [
+            (spread(v, shape), E.substitute(e, names)) for v, e in zip(s.outputs, s.data["exprs"].values(), strict=True)
+        ]
         for v, _ in stores:
-            if 0 in v.strides or any(v.conflicts(r) and view_name(r) != view_name(v) for r in loads.values() if isinstance(r, View)):
+            if 0 in v.strides or any(
+                v.conflicts(r) and view_name(r) != view_name(v) for r in loads.values() if isinstance(r, View)
+            ):
                 return None
         return [Loop(stores[0][0].shape, stores, loads, compute, [s.name])]
 
@@ -241,12 +261,15 @@ class Rewriter:
     def _gemm(self, s: Step) -> list[Any] | None:
         """A product; its bias becomes a loop, operands that BLAS cannot step over are copied first."""
         from ..backends.cpu.blas import _layout
+
         out: list[Any] = []
         inputs = dict(s.inputs)
         bias = inputs.pop("bias", None)
         for k in ("a", "b"):
             v = inputs[k]
-            if not _layout(v.shape[-2], v.shape[-1], v.strides[-2], v.strides[-1], v.dtype.itemsize)[0] and native_dtypes([v]):
+            if not _layout(v.shape[-2], v.shape[-1], v.strides[-2], v.strides[-1], v.dtype.itemsize)[
+                0
+            ] and native_dtypes([v]):
                 t = self.temp(v.dtype, v.shape)
                 out += self._copy(Step("copy", "contiguous", {"input": v}, [t])) or []
                 inputs[k] = t
@@ -256,14 +279,31 @@ class Rewriter:
         if bias is not None:
             to = s.outputs[0]
             e = E.prim("add", E.arg("input"), E.arg("bias"))
-            out += self._pointwise(Step("pointwise", "bias", {"input": to, "bias": bias}, [to], exprs={"out": e}, shape=to.shape,
-                                        compute=to.dtype.name)) or []
+            out += (
+                self._pointwise(
+                    Step(
+                        "pointwise",
+                        "bias",
+                        {"input": to, "bias": bias},
+                        [to],
+                        exprs={"out": e},
+                        shape=to.shape,
+                        compute=to.dtype.name,
+                    )
+                )
+                or []
+            )
         return out
 
     def _host(self, s: Step) -> list[Any] | None:
         """Operators that move elements, as loops."""
         args, name = s.data.get("args", ()), s.name.rstrip("_")
-        if name == "masked_fill" and len(args) == 3 and all(isinstance(a, View) for a in args[:2]) and args[1].dtype == np.bool_:
+        if (
+            name == "masked_fill"
+            and len(args) == 3
+            and all(isinstance(a, View) for a in args[:2])
+            and args[1].dtype == np.bool_
+        ):
             x, mask, value = args
             to = s.outputs[0]
             inputs: dict[str, Any] = {"x": x, "mask": mask}
@@ -275,7 +315,9 @@ class Rewriter:
             else:
                 return None
             e = E.prim("where", E.arg("mask"), new, E.arg("x"))
-            return self._pointwise(Step("pointwise", name, inputs, [to], exprs={"out": e}, shape=to.shape, compute=to.dtype.name))
+            return self._pointwise(
+                Step("pointwise", name, inputs, [to], exprs={"out": e}, shape=to.shape, compute=to.dtype.name)
+            )
         if name == "check_target" and len(args) == 3 and isinstance(args[0], View) and native_dtypes([args[0]]):
             return self._check_target(s, *args)
         if name == "cat" and len(args) >= 2 and isinstance(args[1], int) and isinstance(args[0], (list, tuple)):
@@ -301,14 +343,29 @@ class Rewriter:
         bad = E.prim("and", E.prim("or", E.prim("lt", t, 0), E.prim("ge", t, classes)), E.prim("ne", t, ignore))
         copied = self._copy(Step("copy", s.name, {"input": target}, s.outputs))
         one = E.cast(bad, "int64")
-        tested = self._fold(Step("fold", s.name, {"input": target}, [flag], combine="max", map=one, finish=None, dims=tuple(range(len(target.shape))),
-                                 keepdim=False, n=target.size, compute="int64"))
+        tested = self._fold(
+            Step(
+                "fold",
+                s.name,
+                {"input": target},
+                [flag],
+                combine="max",
+                map=one,
+                finish=None,
+                dims=tuple(range(len(target.shape))),
+                keepdim=False,
+                n=target.size,
+                compute="int64",
+            )
+        )
         if copied is None or tested is None:
             return None
 
         def error(a: np.ndarray) -> Exception:
             from ..ops.loss_class import out_of_bounds
+
             return out_of_bounds(a, classes, ignore) or RuntimeError("a target was out of bounds while it was read")
+
         check = Step("check", s.name, {"flag": flag}, [], error=error, view=target)
         check.index = s.index
         return [*copied, *tested, check]
@@ -336,7 +393,7 @@ class Rewriter:
             e = E.cast(e, compute)
         if finish is not None:
             finish = E.substitute(finish, {"s": E.arg("$s")})
-        if not axes:                            # nothing is folded: every element is a result
+        if not axes:  # nothing is folded: every element is a result
             e = e if finish is None else E.substitute(finish, {"$s": e})
             return [Loop(a.shape, [(b, e)], {name: a}, compute, [s.name])]
         return [Loop(a.shape, [(b, e)], {name: a}, compute, [s.name], (COMBINE[s.data["combine"]], axes, finish))]
@@ -349,14 +406,14 @@ class Rewriter:
         results = 1
         for d, n in enumerate(shape):
             results *= 1 if d in axes else n
-        (to, e), = loop.stores
+        ((to, e),) = loop.stores
         first: tuple[int, ...] = ()
         if axes[-1] - axes[0] != len(axes) - 1:
             k = len(axes) - 1
             while axes[k - 1] == axes[k] - 1:
                 k -= 1
             first = axes[k:]
-        elif not all(_together(v, axes) for v in loop.reads):
+        elif not all(walked(v, axes) for v in loop.reads):
             first = axes[-1:]
         elif axes[-1] == len(shape) - 1 and results < 16 and loop.size // results > LONG and len(axes) == 1:
             n = shape[-1]
@@ -365,25 +422,33 @@ class Rewriter:
                 shape = (*shape[:-1], parts, n // parts)
                 views = {x: reshaped(v, shape) for x, v in loop.loads.items() if isinstance(v, View)}
                 to = View(to.buffer, to.dtype, shape, (*to.strides, 0), to.offset)
-                loop = loop.mapped(shape, views, [to])              # type: ignore[arg-type]
-                (_, e), = loop.stores
+                loop = loop.mapped(shape, views, [to])  # type: ignore[arg-type]
+                ((_, e),) = loop.stores
                 axes, first = (len(shape) - 2, len(shape) - 1), (len(shape) - 1,)
         if not first:
             return [loop]
         wide = np.dtype(np.float64) if loop.compute == "float32" and combine == "add" else np.dtype(loop.compute)
         middle = self.temp(wide, tuple([n for d, n in enumerate(shape) if d not in first]))
         strides = iter(middle.strides)
-        part = View(middle.buffer, wide, shape, tuple([0 if d in first else next(strides) for d in range(len(shape))]), 0)
+        part = View(
+            middle.buffer, wide, shape, tuple([0 if d in first else next(strides) for d in range(len(shape))]), 0
+        )
         one = Loop(shape, [(part, e)], loop.loads, loop.compute, loop.ops, (combine, first, None))
         left = tuple([d for d in range(len(shape)) if d not in first])
         places = {d: i for i, d in enumerate(left)}
         target = View(to.buffer, to.dtype, middle.shape, tuple([to.strides[d] for d in left]), to.offset)
-        two = Loop(middle.shape, [(target, E.arg(view_name(middle)))], {view_name(middle): middle}, wide.name, loop.ops,
-                   (combine, tuple([places[d] for d in axes if d not in first]), finish))
+        two = Loop(
+            middle.shape,
+            [(target, E.arg(view_name(middle)))],
+            {view_name(middle): middle},
+            wide.name,
+            loop.ops,
+            (combine, tuple([places[d] for d in axes if d not in first]), finish),
+        )
         return [one, *self._split(two)]
 
 
-def _together(v: View, axes: tuple[int, ...]) -> bool:
+def walked(v: View, axes: tuple[int, ...]) -> bool:
     """Whether the dimensions `axes`, neighbours, are walked as one."""
     return all(v.strides[d] == v.strides[d + 1] * v.shape[d + 1] for d in axes[:-1])
 
@@ -395,7 +460,8 @@ def loops_of(graph: Graph) -> list[Any]:
 
 # --- exchanges between nodes ------------------------------------------------------------------------------------------
 def _inline_constants(nodes: list[Any]) -> list[Any]:
-    """Loads of what a fill wrote become the constant. A fill that nothing else needs is dropped later, as a dead store."""
+    """Loads of what a fill wrote become the constant. A fill that nothing else needs is dropped later, as a dead
+    store."""
     filled: dict[int, tuple[View, E.Expr]] = {}
     out = []
     for n in nodes:
@@ -410,12 +476,24 @@ def _inline_constants(nodes: list[Any]) -> list[Any]:
                         if a <= c and d <= b:
                             values[name] = f[1]
             if values:
-                n = Loop(n.shape, [(v, E.substitute(e, values)) for v, e in n.stores],
-                         {k: v for k, v in n.loads.items() if k not in values}, n.compute, n.ops, n.fold)
+                n = Loop(
+                    n.shape,
+                    [(v, E.substitute(e, values)) for v, e in n.stores],
+                    {k: v for k, v in n.loads.items() if k not in values},
+                    n.compute,
+                    n.ops,
+                    n.fold,
+                )
             for v, e in n.stores:
                 filled.pop(v.buffer.id, None)
-                if n.fold is None and len(n.stores) == 1 and e.op == "cast" and e.args[0].op == "const" and not n.loads \
-                        and _dense(v):
+                if (
+                    n.fold is None
+                    and len(n.stores) == 1
+                    and e.op == "cast"
+                    and e.args[0].op == "const"
+                    and not n.loads
+                    and _dense(v)
+                ):
                     filled[v.buffer.id] = (v, e)
         else:
             for v in n.written:
@@ -436,21 +514,43 @@ def _inline_cheap(nodes: list[Any]) -> list[Any]:
             continue
         for name, v in list(n.loads.items()):
             p = cheap.get(v.buffer.id) if isinstance(v, View) else None
-            if p is None or p.compute in ("float32", "float64") and n.compute in ("float32", "float64") and p.compute != n.compute:
+            if (
+                p is None
+                or p.compute in ("float32", "float64")
+                and n.compute in ("float32", "float64")
+                and p.compute != n.compute
+            ):
                 continue
             first = writers[v.buffer.id][0]
-            if any(first < j < i and any(w.conflicts(r) for w in nodes[j].written) for r in p.reads for j in writers.get(r.buffer.id, ())):
+            if any(
+                first < j < i and any(w.conflicts(r) for w in nodes[j].written)
+                for r in p.reads
+                for j in writers.get(r.buffer.id, ())
+            ):
                 continue
             made = p if p.shape == n.shape else p.in_shape(n.shape)
             if made is None or view_name(made.stores[0][0]) != name:
                 continue
             loads = {k: x for k, x in n.loads.items() if k != name} | made.loads
-            n = nodes[i] = Loop(n.shape, [(t, E.substitute(e, {name: made.stores[0][1]})) for t, e in n.stores], loads, n.compute, n.ops, n.fold)
+            n = nodes[i] = Loop(
+                n.shape,
+                [(t, E.substitute(e, {name: made.stores[0][1]})) for t, e in n.stores],
+                loads,
+                n.compute,
+                n.ops,
+                n.fold,
+            )
         if n.fold is None and len(n.stores) == 1 and n.loads:
             to, e = n.stores[0]
             operands = sum(_extent(v) for v in n.loads.values() if isinstance(v, View))
-            if to.buffer.kind == "temp" and len(writers[to.buffer.id]) == 1 and scalar.weight([e]) <= 4 and (2 * operands <= to.size or to.size <= 4096) \
-                    and to.dtype.name not in ("float16", "bfloat16") and all(isinstance(v, View) for v in n.loads.values()):
+            if (
+                to.buffer.kind == "temp"
+                and len(writers[to.buffer.id]) == 1
+                and scalar.weight([e]) <= 4
+                and (2 * operands <= to.size or to.size <= 4096)
+                and to.dtype.name not in ("float16", "bfloat16")
+                and all(isinstance(v, View) for v in n.loads.values())
+            ):
                 cheap[to.buffer.id] = n
     return nodes
 
@@ -471,7 +571,12 @@ def _common(nodes: list[Any]) -> list[Any]:
         if key is not None:
             b = n.stores[0][0].buffer if isinstance(n, Loop) else n.inputs["flag"].buffer
             if isinstance(n, Loop):
-                if b.kind == "temp" and writers[b.id] == 1 and _dense(n.stores[0][0]) and n.stores[0][0].size * n.stores[0][0].dtype.itemsize == b.nbytes:
+                if (
+                    b.kind == "temp"
+                    and writers[b.id] == 1
+                    and _dense(n.stores[0][0])
+                    and n.stores[0][0].size * n.stores[0][0].dtype.itemsize == b.nbytes
+                ):
                     if key in known:
                         moved[b.id] = known[key]
                         continue
@@ -494,7 +599,7 @@ def _value_key(n: Any, version: dict[int, int]) -> Any:
         return None
     to, e = n.stores[0]
     fold = None
-    if n.fold is not None:                              # the result's strides along what is folded are zero by nature
+    if n.fold is not None:  # the result's strides along what is folded are zero by nature
         fold = (n.fold[0], n.fold[1], None if n.fold[2] is None else id(n.fold[2]))
     reads = tuple([(v.buffer.id, version.get(v.buffer.id, 0)) for v in n.loads.values()])
     return (n.shape, id(e), fold, to.dtype, to.strides, to.offset, to.buffer.nbytes, n.compute, reads)
@@ -515,7 +620,8 @@ def _dense(v: View) -> bool:
 
 
 def _forward_copies(nodes: list[Any]) -> list[Any]:
-    """Where a temp is only made to be copied, as a whole, into memory that nothing touches meanwhile, it is made there."""
+    """Where a temp is only made to be copied, as a whole, into memory that nothing touches meanwhile, it is made
+    there."""
     writers: dict[int, list[int]] = {}
     readers: dict[int, list[int]] = {}
     for i, n in enumerate(nodes):
@@ -532,10 +638,21 @@ def _forward_copies(nodes: list[Any]) -> list[Any]:
         if e.op != "arg" or len(n.loads) != 1:
             continue
         source = n.loads[e.args[0]]
-        if not isinstance(source, View) or source.buffer.kind != "temp" or to.buffer.kind == "temp" and to.buffer.id in moved:
+        if (
+            not isinstance(source, View)
+            or source.buffer.kind != "temp"
+            or to.buffer.kind == "temp"
+            and to.buffer.id in moved
+        ):
             continue
         a, b = source.buffer, to.buffer
-        if a.nbytes != b.nbytes or source.offset or to.offset or source.strides != to.strides or source.dtype != to.dtype:
+        if (
+            a.nbytes != b.nbytes
+            or source.offset
+            or to.offset
+            or source.strides != to.strides
+            or source.dtype != to.dtype
+        ):
             continue
         if source.size * source.dtype.itemsize != a.nbytes or not _dense(source) or a.id in moved or b.id in moved:
             continue
@@ -572,8 +689,11 @@ def _rebased(n: Any, moved: dict[int, Buffer]) -> Any:
         if isinstance(x, (list, tuple)):
             return type(x)([one(y) for y in x]) if type(x) in (list, tuple) else x
         return x
+
     if isinstance(n, Loop):
-        return n.mapped(n.shape, {k: one(v) for k, v in n.loads.items() if isinstance(v, View)}, [one(v) for v, _ in n.stores])
+        return n.mapped(
+            n.shape, {k: one(v) for k, v in n.loads.items() if isinstance(v, View)}, [one(v) for v, _ in n.stores]
+        )
     data = dict(n.data)
     if "args" in data:
         data["args"] = one(data["args"])

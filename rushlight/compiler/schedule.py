@@ -1,16 +1,17 @@
 """Which loops become one kernel.
 
-`schedule(graph)` puts the loops of a graph (rewrite.py) into groups, in an order in which they can run; products, updates and
-operators without a native form keep their places between them. A loop joins an earlier group if everything it touches of that
-group's memory is touched at the same element, and if it may be moved there past what lies between (or the group moved down to it):
-two nodes may change places when the memory that one writes is not touched by the other. What a group's loop reads of an earlier
-loop's result is the expression itself; a temp that nothing else reads is never written.
+`schedule(graph)` puts the loops of a graph (rewrite.py) into groups, in an order in which they can run; products,
+updates and operators without a native form keep their places between them. A loop joins an earlier group if everything
+it touches of that group's memory is touched at the same element, and if it may be moved there past what lies between
+(or the group moved down to it): two nodes may change places when the memory that one writes is not touched by the
+other. What a group's loop reads of an earlier loop's result is the expression itself; a temp that nothing else reads is
+never written.
 
 A group is one of
 
     elements    loops over the same elements
-    rows        folds along the last dimensions, loops over the rows' elements, and loops over the rows' results: a row program
-    columns     folds along leading dimensions
+    rows        folds along the last dimensions, loops over the rows' elements, and loops over the rows' results: a row
+    program columns     folds along leading dimensions
 
 `Group.log` and `Schedule.notes` say what was fused and, where a shared buffer suggested it but it was not done, why.
 """
@@ -22,7 +23,7 @@ from typing import Any
 from ..ops import expr as E
 from . import scalar
 from .graph import Graph, View
-from .rewrite import LONG, Loop, loops_of, reshaped, view_name
+from .rewrite import LONG, Loop, loops_of, reshaped, view_name, walked
 
 __all__ = ["Group", "Schedule", "schedule"]
 
@@ -36,8 +37,8 @@ def _walkable(v: View, start: int) -> bool:
 
 
 class Group:
-    """Loops that are one kernel. `stores`: name -> (view, expression over loads and folds); `folds`: (name, combine, expression,
-    dtype), whose names the expressions may read; `split`: how many dimensions of `shape` are the rows'."""
+    """Loops that are one kernel. `stores`: name -> (view, expression over loads and folds); `folds`: (name, combine,
+    expression, dtype), whose names the expressions may read; `split`: how many dimensions of `shape` are the rows'."""
 
     def __init__(self, loop: Loop) -> None:
         self.mode, self.shape, self.split = "elements", loop.shape, len(loop.shape)
@@ -66,7 +67,7 @@ class Group:
     @property
     def rows(self) -> int:
         n = 1
-        for s in self.shape[:self.split]:
+        for s in self.shape[: self.split]:
             n *= s
         return n
 
@@ -105,7 +106,12 @@ class Group:
                     return "writes other elements than are touched"
         if len({*self.loads, *self.stores, *new.loads, *map(view_name, new.written)}) > MOST_BUFFERS:
             return f"more than {MOST_BUFFERS} buffers"
-        if scalar.weight([*(e for _, e in self.stores.values()), *(f[2] for f in self.folds), *(e for _, e in new.stores)]) > MOST_WORK:
+        if (
+            scalar.weight(
+                [*(e for _, e in self.stores.values()), *(f[2] for f in self.folds), *(e for _, e in new.stores)]
+            )
+            > MOST_WORK
+        ):
             return "too much work for one kernel"
         if new.fold is not None and self.mode == "elements":
             self.mode, self.split, self.axes = "rows", new.fold[1][0], new.fold[1]
@@ -125,14 +131,19 @@ class Group:
                 if not all(_walkable(v, self.split) for v in (*new.reads, *new.written)):
                     return "rows that are not walked in one step"
                 return new
-            row = loop.in_shape(self.shape[:self.split])
+            row = loop.in_shape(self.shape[: self.split])
             if row is None:
                 return f"another shape: {list(loop.shape)}"
             tail = (0,) * (len(self.shape) - self.split)
 
             def wide(v: View) -> View:
                 return View(v.buffer, v.dtype, self.shape, v.strides + tail, v.offset)
-            return row.mapped(self.shape, {k: wide(v) for k, v in row.loads.items() if isinstance(v, View)}, [wide(v) for v in row.written])
+
+            return row.mapped(
+                self.shape,
+                {k: wide(v) for k, v in row.loads.items() if isinstance(v, View)},
+                [wide(v) for v in row.written],
+            )
         axes = loop.fold[1]
         if axes[-1] != len(loop.shape) - 1:
             return "folds columns"
@@ -141,7 +152,7 @@ class Group:
         if loop.size != self.size:
             return f"another shape: {list(loop.shape)}"
         rows = 1
-        for n in loop.shape[:axes[0]]:
+        for n in loop.shape[: axes[0]]:
             rows *= n
         if rows < 16 and loop.size > LONG:
             return "a long fold with few results keeps to itself"
@@ -250,11 +261,6 @@ def _meet(a: dict[int, list[View]], b: dict[int, list[View]]) -> bool:
     return any(k in b and any(x.conflicts(y) for x in vs for y in b[k]) for k, vs in a.items())
 
 
-def _pinned(item: Any) -> bool:
-    """Host steps keep their order: they may draw random numbers."""
-    return not isinstance(item, Group) and item.kind == "host"
-
-
 def schedule(graph: Graph) -> Schedule:
     """Loops fused greedily, in program order; temps that nothing reads afterwards are not written."""
     items: list[_Places] = []
@@ -267,12 +273,12 @@ def schedule(graph: Graph) -> Schedule:
         touched = {*mine.reads, *mine.writes}
         why: list[str] = []
         joined = False
-        clear = True                                    # the loop may move up past everything seen so far
+        clear = True  # the loop may move up past everything seen so far
         for k in range(len(items) - 1, -1, -1):
             at = items[k]
             g = at.item
             if isinstance(g, Group) and (not touched.isdisjoint(at.reads) or not touched.isdisjoint(at.writes)):
-                if clear or not any(at.blocks(x) for x in items[k + 1:]):
+                if clear or not any(at.blocks(x) for x in items[k + 1 :]):
                     no = g.join(node)
                     if no is None:
                         at.refresh()
@@ -311,22 +317,38 @@ def _inlined(nodes: list[Any]) -> list[Any]:
         while again:
             again = False
             for name, v in list(n.loads.items()):
-                if not isinstance(v, View) or v.buffer.kind != "temp" or len(writers.get(v.buffer.id, [])) != 1 or readers[v.buffer.id] != [i]:
+                if (
+                    not isinstance(v, View)
+                    or v.buffer.kind != "temp"
+                    or len(writers.get(v.buffer.id, [])) != 1
+                    or readers[v.buffer.id] != [i]
+                ):
                     continue
                 j = writers[v.buffer.id][0]
                 p = nodes[j]
-                if not isinstance(p, Loop) or p.fold is not None or len(p.stores) != 1 or j in gone or p.compute != n.compute:
+                if (
+                    not isinstance(p, Loop)
+                    or p.fold is not None
+                    or len(p.stores) != 1
+                    or j in gone
+                    or p.compute != n.compute
+                ):
                     continue
                 p = p.in_shape(n.shape)
-                if p is None or view_name(p.stores[0][0]) != name:
+                if p is None or view_name(p.stores[0][0]) != name or not all(walked(v, n.fold[1]) for v in p.reads):
                     continue
-                if any(j < k < i and any(r.conflicts(w) for w in nodes[k].written for r in p.reads) for k in range(j + 1, i)):
+                if any(
+                    j < k < i and any(r.conflicts(w) for w in nodes[k].written for r in p.reads)
+                    for k in range(j + 1, i)
+                ):
                     continue
-                (to, e), = n.stores
+                ((to, e),) = n.stores
                 if len({*p.loads, *n.loads}) > 12:
                     continue
                 loads = {k: x for k, x in n.loads.items() if k != name} | p.loads
-                n = nodes[i] = Loop(n.shape, [(to, E.substitute(e, {name: p.stores[0][1]}))], loads, n.compute, [*p.ops, *n.ops], n.fold)
+                n = nodes[i] = Loop(
+                    n.shape, [(to, E.substitute(e, {name: p.stores[0][1]}))], loads, n.compute, [*p.ops, *n.ops], n.fold
+                )
                 for x in p.reads:
                     readers[x.buffer.id] = [i if k == j else k for k in readers[x.buffer.id]]
                 gone.add(j)
@@ -341,8 +363,11 @@ def _drop_dead(items: list[Any]) -> list[Any]:
     out: list[Any] = []
     for item in reversed(items):
         if isinstance(item, Group):
-            needed = {n for n, (v, _) in item.stores.items()
-                      if v.buffer.kind != "temp" or any(v.conflicts(r) for r in live.get(v.buffer.id, ()))}
+            needed = {
+                n
+                for n, (v, _) in item.stores.items()
+                if v.buffer.kind != "temp" or any(v.conflicts(r) for r in live.get(v.buffer.id, ()))
+            }
             if not needed:
                 continue
             if len(needed) < len(item.stores):
