@@ -43,8 +43,8 @@ _LIBRARY = os.path.dirname(os.__file__)
 
 
 def _of_python(filename: str) -> bool:
-    """Whether code belongs to Python's own library."""
-    return filename.startswith((_LIBRARY, "<frozen")) and "site-packages" not in filename
+    """Whether code belongs to Python's own library, or was generated here."""
+    return filename.startswith((_LIBRARY, "<frozen", "<rushlight", "<update rule")) and "site-packages" not in filename
 
 
 def _is_module(x: Any) -> bool:
@@ -102,6 +102,7 @@ class Watch:
         self.attributes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self.written: list[str] = []
         self.reason: str | None = None
+        self.importing = 0
         self.keep: list[Any] = []
         self.objects: list[Any] = []
 
@@ -138,14 +139,18 @@ class Watch:
         self.Module.__setattr__ = self.before_set  # type: ignore[method-assign]
 
     def profile(self, frame: Any, event: str, arg: Any) -> None:
-        if event == "call":
+        code = frame.f_code
+        if code.co_name == "_find_and_load" and code.co_filename == "<frozen importlib._bootstrap>" and event in ("call", "return"):
+            self.importing += 1 if event == "call" else -1          # what runs when a module is imported is no part of the call
+        elif self.importing:
+            return
+        elif event == "call":
             g = frame.f_globals
             name = g.get("__name__", "")
             if name.startswith("rushlight") or name in ("threading", "weakref", "contextlib", "functools", "warnings", "numpy", "ctypes") \
                     or name.startswith(("numpy.", "importlib", "scipy", "llvmlite")):
                 return
-            code = frame.f_code
-            if _of_python(code.co_filename):            # modules being imported, mostly
+            if _of_python(code.co_filename):
                 return
             if code not in self.codes:
                 first = None

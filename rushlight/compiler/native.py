@@ -285,6 +285,7 @@ class _HostStep:
     def __init__(self, program: NativeProgram, step: Step, adopted: set[int]) -> None:
         self.program, self.step = program, step
         self.ready = False
+        self.outs: list[Any] = []
         self.simple = step.kind != "host" or "call" in step.data
         self.adopt = [v.buffer if v.buffer.id in adopted else None for v in step.outputs]
 
@@ -303,7 +304,7 @@ class _HostStep:
             results = host_results(s, self.args)
         if results is None:
             return
-        # noqa: B905  mutated operands come after the results
+        # operands that the operator changed in place come after the results, and need nothing
         for v, b, o, r in zip(s.outputs, self.adopt, self.outs, results):
             if b is None:
                 store_results([o], [r])

@@ -334,6 +334,7 @@ def _inlined(nodes: list[Any]) -> list[Any]:
                     or p.compute != n.compute
                 ):
                     continue
+                assert n.fold is not None
                 p = p.in_shape(n.shape)
                 if p is None or view_name(p.stores[0][0]) != name or not all(walked(v, n.fold[1]) for v in p.reads):
                     continue
