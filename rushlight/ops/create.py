@@ -75,7 +75,7 @@ empty_strided.shape(lambda size, stride: size)
 def _layout_like(shape: tuple[int, ...], like: Any, dtype: D.dtype, memory_format: Any) -> np.ndarray:
     """An uninitialised array laid out as `memory_format` says; "preserve" keeps the order of a dense `like`."""
     name = getattr(memory_format, "name", "preserve_format" if like is not None else "contiguous_format")
-    if name == "preserve_format" and like is not None and not like.flags.c_contiguous and dense(like):
+    if name == "preserve_format" and like.__class__ is np.ndarray and not like.flags.c_contiguous and dense(like):
         order = sorted(range(like.ndim), key=lambda i: (-like.strides[i], i))
         a = allocator.empty(tuple(shape[i] for i in order), dtype.np)
         return a.transpose([order.index(i) for i in range(like.ndim)])
@@ -112,7 +112,7 @@ def empty_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memor
 @creation()
 def zeros_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
     """Zeros in the shape and dtype of `input`."""
-    if input.flags.c_contiguous and memory_format is None:
+    if memory_format is None and (input.__class__ is MetaArray or input.flags.c_contiguous):
         return allocator.zeros(input.shape, dtype.np) if hasattr(allocator, "zeros") else _fill(input.shape, 0, dtype)
     a = _layout_like(input.shape, input, dtype, memory_format)
     a.fill(0)

@@ -139,7 +139,8 @@ def inplace_path(plain: Plain, indent: str) -> list[str]:
         lines.append(f"        b = {t[1]}; rg = {t[0]}._rg")
         lines.append("    else:")
         lines.append(f"        b = {t[1]}._a; ok = ok and d is b.dtype and b.__class__ is ND and b.base is None; rg = {t[0]}._rg or {t[1]}._rg")
-        call = "quiet(UF, a, b, a)"
+        # NumPy takes the third operand of maximum and minimum by keyword only
+        call = "quiet(UF, a, b, out=a)" if plain.primitive in ("maximum", "minimum") else "quiet(UF, a, b, a)"
     else:
         lines.append(f"    rg = {t[0]}._rg")
         call = "quiet(UF, a, a)"

@@ -92,7 +92,7 @@ def _compiled(names: tuple[str, ...], roots: tuple[Expr, ...], reuse: bool, numb
             dst, count = f"t{count}", count + 1
             lines.append(f"    {dst} = {f}({', '.join(ops)})")
         else:
-            lines.append(f"    {f}({', '.join(ops)}, {dst})")
+            lines.append(f"    {f}({', '.join(ops)}, {'out=' if n.op in ('maximum', 'minimum') else ''}{dst})")
         where[id(n)], kinds[id(n)] = dst, kind
         if p.ufunc == "where" and reuse:
             kinds[id(n)] = "fresh"

@@ -1,0 +1,324 @@
+"""Gathering and scattering along a dimension."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..backends.meta import MetaArray
+from ..core import dtype as D
+from ..core.tensor import Tensor as T
+from ..core.tensor import hooks, wrap
+from . import execute, inplace
+from .declare import composite, structural, writes
+from .geometry import Geometry
+from .index import add_rows
+
+if TYPE_CHECKING:
+    from ..core.tensor import Tensor
+    Number = int | float | complex
+
+ndarray = np.ndarray
+
+
+def f(name: str) -> Any:
+    return hooks.function(name)
+
+
+def dim_of(a: Any, dim: int) -> int:
+    return Geometry(a.shape, a.shape).dim(dim)
+
+
+def check_index(name: str, a: Any, dim: int, idx: Any, size: int | None = None) -> None:
+    """Index tensors are int64 or int32 and inside the dimension."""
+    if idx.dtype not in (np.dtype("int64"), np.dtype("int32")):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index, got {D.of(idx.dtype).name}")
+    if isinstance(idx, MetaArray) or idx.size == 0:
+        return
+    n = (a.shape[dim] if a.ndim else 1) if size is None else size
+    lo, hi = idx.min(), idx.max()
+    if lo < 0 or hi >= n:
+        raise IndexError(f"index {lo if lo < 0 else hi} is out of bounds for dimension {dim} with size {n}: {name}() takes 0 to {n - 1}") \
+            if name in ("index_select", "embedding") else RuntimeError(
+                f"index {lo if lo < 0 else hi} is out of bounds for dimension {dim} with size {n}")
+
+
+def _gather_check(input, dim, index, sparse_grad=False):
+    d = dim_of(input, dim)
+    if index.size == 0:
+        return
+    if max(index.ndim, 1) != max(input.ndim, 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    for k, (n, m) in enumerate(zip(index.shape, input.shape, strict=False)):
+        if k != d and n > m:
+            raise RuntimeError(f"Size does not match at dimension {k} expected index {list(index.shape)} to be no larger than self {list(input.shape)} "
+                               f"apart from dimension {d}")
+    check_index("gather", input, d, index)
+
+
+def _corner(a: ndarray, shape: tuple[int, ...], dim: int) -> ndarray:
+    """`a` cut to `shape` in all dimensions but `dim`."""
+    return a[tuple(slice(None) if k == dim else slice(0, n) for k, n in enumerate(shape))]
+
+
+@structural(method=True, check=_gather_check, exact=True, out="apart")
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False):
+    """out[i][j] = input[index[i][j]][j] for dim 0, and so on. RuntimeError for an index out of range or of other dimensions."""
+    if input.ndim == 0 or index.ndim == 0:
+        return input.reshape(-1)[index.reshape(-1)].reshape(index.shape)
+    d = dim_of(input, dim)
+    if index.size == 0:
+        return np.empty(index.shape, input.dtype)
+    return np.take_along_axis(_corner(input, index.shape, d), index, d)
+
+
+gather.shape(lambda input, dim, index, sparse_grad: index.shape)
+gather.gradient(input=lambda grad, input_meta, dim, index: f("scatter_add")(f("zeros")(input_meta.shape, dtype=grad.dtype), dim, index, grad))
+
+
+def _scatter_check(input, dim, index, src, reduce=None):
+    d = dim_of(input, dim)
+    if index.size == 0:
+        return
+    if max(index.ndim, 1) != max(input.ndim, 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
+    has = hasattr(src, "shape")
+    if has and max(index.ndim, 1) != max(src.ndim, 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    if has and src.dtype != input.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    for k, n in enumerate(index.shape):
+        if (k != d and input.ndim and n > input.shape[k]) or (has and src.ndim and n > src.shape[k]):
+            raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
+                               + (f" and to be no larger size than src {list(src.shape)}" if has else ""))
+    check_index("scatter", input, d, index)
+
+
+def _scatter_at(input: ndarray, dim: int, index: ndarray) -> tuple:
+    d = dim_of(input, dim)
+    at = list(np.indices(index.shape, sparse=True))
+    at[d] = index
+    return tuple(at)
+
+
+def _src_part(src: Any, index: ndarray) -> Any:
+    return src[tuple(slice(0, n) for n in index.shape)] if hasattr(src, "shape") and src.ndim else src
+
+
+def _one(input: ndarray, index: ndarray, src: Any) -> tuple[ndarray, ndarray, Any]:
+    """0-dim operands as vectors of one element, on the same memory."""
+    return (input.reshape(1) if input.ndim == 0 else input, index.reshape(1) if index.ndim == 0 else index,
+            src.reshape(1) if hasattr(src, "ndim") and src.ndim == 0 and hasattr(src, "reshape") and src.__class__ is ndarray else src)
+
+
+@writes(method=True, check=_scatter_check, exact=True, public=False, name="scatter")
+def _scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number):
+    if index.size:
+        input, index, src = _one(input, index, src)
+        input[_scatter_at(input, dim, index)] = _src_part(src, index)
+
+
+_scatter.gradient(input=lambda grad, dim, index: f("scatter")(grad, dim, index, 0), src=lambda grad, dim, index, src_meta: _src_back(grad, dim, index, src_meta))
+
+
+def _src_back(grad, dim, index, src_meta):
+    g = grad.gather(dim, index)
+    if g._a.shape != src_meta.shape:
+        z = f("zeros")(src_meta.shape, dtype=grad.dtype)
+        z[tuple(slice(0, n) for n in g.shape)] = g
+        return z
+    return g
+
+
+def _reduce_name(reduce: str) -> str:
+    if reduce not in ("add", "multiply"):
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    return {"add": "sum", "multiply": "prod"}[reduce]
+
+
+@composite(method=True, inplace=False, out="apart")
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number = None, *, value: Number | None = None, reduce: str | None = None):
+    """`src` (or a number) written at `index` along `dim`: out[index[i][j]][j] = src[i][j] for dim 0. With `reduce` "add" or "multiply" it is
+    combined with what is there."""
+    src = value if src is None else src
+    if reduce is not None:
+        src = src if isinstance(src, T) else f("full_like")(index, src, dtype=input.dtype)
+        return f("scatter_reduce")(input, dim, index, src, _reduce_name(reduce))
+    return execute.run(_scatter, (input, dim, index, src))
+
+
+def _scatter_inplace(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
+    src = value if src is None else src
+    if reduce is not None:
+        src = src if isinstance(src, T) else f("full_like")(index, src, dtype=input.dtype)
+        return inplace.run_inplace(scatter_reduce, (input, dim, index, src, _reduce_name(reduce), True))
+    return inplace.run_inplace(_scatter, (input, dim, index, src))
+
+
+T.scatter_ = _scatter_inplace  # type: ignore[attr-defined]
+
+
+@writes(method=True, check=_scatter_check, exact=True)
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor):
+    """`src` added at `index` along `dim`: out[index[i][j]][j] += src[i][j] for dim 0."""
+    if index.size:
+        input, index, src = _one(input, index, src)
+        np.add.at(input, _scatter_at(input, dim, index), _src_part(src, index))
+
+
+scatter_add.gradient(input=lambda grad: grad, src=lambda grad, dim, index, src_meta: _src_back(grad, dim, index, src_meta))
+
+
+@writes(method=True, check=lambda input, dim, index, src, reduce, include_self: _scatter_check(input, dim, index, src), exact=True)
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True):
+    """`src` combined at `index` along `dim` by "sum", "prod", "mean", "amax" or "amin", with what is there if `include_self`."""
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    if not index.size:
+        return
+    input, index, src = _one(input, index, src)
+    at, s = _scatter_at(input, dim, index), _src_part(src, index)
+    if not include_self:
+        start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
+        if start is None:
+            lim = np.finfo(input.dtype) if input.dtype.kind == "f" else np.iinfo(input.dtype) if input.dtype.kind in "iu" else None
+            start = (-np.inf if reduce == "amax" else np.inf) if input.dtype.kind == "f" else (lim.min if reduce == "amax" else lim.max) if lim else 0
+        input[at] = start
+    {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[reduce].at(input, at, s)
+    if reduce == "mean":
+        n = np.full(input.shape, 1 if include_self else 0, np.int64)
+        np.add.at(n, at, 1)
+        n = np.maximum(n, 1)
+        input[...] = input // n if input.dtype.kind in "iu" else input / n
+
+
+def _reduce_gradient(grad, needs, input, dim, index, src, reduce, include_self, result):
+    if reduce == "sum":
+        gi, gs = grad, grad.gather(dim, index)
+    elif reduce == "mean":
+        n = f("ones_like")(input) if include_self else f("zeros_like")(input)
+        n = n.scatter_add(dim, index, f("ones_like")(src))
+        n = n.clamp(min=1)
+        gi, gs = grad / n, (grad / n).gather(dim, index)
+    elif reduce == "prod":
+        # the product of the others: with one zero, what the product is without it; with several, nothing
+        one = f("ones_like")(input)
+        zero = (src == 0).to(src.dtype)
+        lead = (input == 0).to(input.dtype) if include_self else f("zeros_like")(input)
+        zeros = lead.scatter_add(dim, index, zero)
+        start = f("where")(input == 0, one, input) if include_self else f("scatter")(input, dim, index, 1)
+        rest = f("scatter_reduce")(start, dim, index, f("where")(src == 0, f("ones_like")(src), src), "prod")
+        whole = f("where")(zeros == 0, rest, f("zeros_like")(rest))
+        alone = f("where")(zeros == 1, rest, f("zeros_like")(rest))
+        gi = grad * f("where")(input == 0, alone, whole / f("where")(input == 0, one, input))
+        gs = grad.gather(dim, index) * f("where")(src == 0, alone.gather(dim, index),
+                                                  whole.gather(dim, index) / f("where")(src == 0, f("ones_like")(src), src))
+    else:
+        hit = (input == result).to(grad.dtype) if include_self else f("zeros_like")(input)
+        picked = (src == result.gather(dim, index)).to(grad.dtype)
+        n = hit.scatter_add(dim, index, picked)
+        g = grad / f("where")(n == 0, f("ones_like")(n), n)
+        gi, gs = hit * g, picked * g.gather(dim, index)
+    if not include_self:
+        gi = f("scatter")(gi if reduce in ("sum", "mean") else grad, dim, index, 0)
+    return gi, None, gs
+
+
+def _reduce_backward(grad, needs, input, dim, index, src, reduce, include_self, result):
+    gi, _, gs = _reduce_gradient(grad, needs, input, dim, index, src, reduce, include_self, result)
+    return gi, None, gs
+
+
+scatter_reduce.backward(_reduce_backward)
+
+
+def _select_check(input, dim, index):
+    d = dim_of(input, dim)
+    if index.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    check_index("index_select", input, d, index)
+
+
+@structural(method=True, check=_select_check, exact=True, out="apart")
+def index_select(input: Tensor, dim: int, index: Tensor):
+    """The slices along `dim` that the vector `index` names. IndexError out of range."""
+    if input.ndim == 0:
+        return input.copy()
+    return input.take(index.reshape(-1), dim)
+
+
+index_select.shape(lambda input, dim, index: tuple(index.size if k == dim % max(len(input.shape), 1) else n for k, n in enumerate(input.shape)))
+index_select.gradient(input=lambda grad, input_meta, dim, index: f("index_add")(f("zeros")(input_meta.shape, dtype=grad.dtype), dim, index, grad))
+
+
+def _index_write_check(name: str) -> Any:
+    def check(input, dim, index, source, *rest):
+        d = dim_of(input, dim)
+        if index.ndim > 1:
+            raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim}")
+        if hasattr(source, "dtype") and source.dtype != input.dtype:
+            raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got (self) {D.of(input.dtype).name} and (source) "
+                               f"{D.of(source.dtype).name}")
+        if hasattr(source, "shape") and source.ndim:
+            want = list(input.shape)
+            if input.ndim:
+                want[d] = index.size
+            if max(source.ndim, 1) != max(input.ndim, 1):
+                raise RuntimeError(f"source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+                                   f"{list(input.shape)} source.shape = {list(source.shape)}")
+            if source.ndim == input.ndim and list(source.shape) != want:
+                raise RuntimeError(f"source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+                                   f"{list(input.shape)} source.shape = {list(source.shape)}") if source.shape[d] == index.size else IndexError(
+                    f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): ({source.shape[d]}), for dim: {d}")
+        check_index("index_select", input, d, index)
+    return check
+
+
+@writes(method=True, check=_index_write_check("index_add"), exact=True, out="apart")
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1):
+    """alpha times the slices of `source` added to the slices along `dim` that `index` names."""
+    if input.ndim == 0:
+        input += (alpha * source.reshape(-1).sum()).astype(input.dtype)
+        return
+    d = dim_of(input, dim)
+    s = source if alpha == 1 else (alpha * source).astype(input.dtype)
+    i = index.reshape(-1)
+    if d == 0 and input.ndim == 2 and input.dtype.kind == "f":
+        add_rows(input, i, s)
+    else:
+        np.add.at(np.moveaxis(input, d, 0), i, np.moveaxis(s, d, 0))
+
+
+index_add.gradient(input=lambda grad: grad, source=lambda grad, dim, index, source_meta, alpha: (grad.index_select(dim, index) * alpha).reshape(source_meta.shape))
+
+
+@writes(method=True, check=_index_write_check("index_copy"), exact=True, out="apart")
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor):
+    """The slices of `source` written to the slices along `dim` that `index` names."""
+    if input.ndim == 0:
+        input[...] = source.reshape(-1)[-1]
+        return
+    np.moveaxis(input, dim_of(input, dim), 0)[index.reshape(-1)] = np.moveaxis(source, dim_of(input, dim), 0)
+
+
+index_copy.gradient(input=lambda grad, dim, index: f("index_fill")(grad, dim, index, 0),
+                    source=lambda grad, dim, index, source_meta: grad.index_select(dim, index).reshape(source_meta.shape))
+
+
+@writes(method=True, check=lambda input, dim, index, value: _index_write_check("index_fill")(input, dim, index, None), exact=True)
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number):
+    """`value` written to the slices along `dim` that `index` names."""
+    if hasattr(value, "ndim") and value.ndim:
+        raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).")
+    if input.ndim == 0:
+        input[...] = value
+        return
+    np.moveaxis(input, dim_of(input, dim), 0)[index.reshape(-1)] = value
+
+
+def _distinct(index):
+    return wrap(np.unique(index._a))
+
+
+index_fill.gradient(input=lambda grad, dim, index: f("index_fill")(grad, dim, index, 0), value=lambda grad, dim, index: grad.index_select(dim, _distinct(index)).sum())
