@@ -12,6 +12,7 @@ from .declare import pointwise
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
 
 
@@ -32,10 +33,16 @@ def _check_alpha(input, other, alpha):
 
 def _check_sub(input, other, alpha=1):
     if _kind(input) == D.BOOL and _kind(other) == D.BOOL:
-        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.")
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            "operator instead."
+        )
     if _kind(input) == D.BOOL or _kind(other) == D.BOOL:
-        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
-                           "`logical_not()` operator instead.")
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
+            "use the `~` or "
+            "`logical_not()` operator instead."
+        )
     _check_alpha(input, other, alpha)
 
 
@@ -46,13 +53,23 @@ def _careful(check):
     return check
 
 
-@pointwise(method=True, numbers=True, inplace=True, operator="add", legacy="input, alpha, other", check=_careful(_check_alpha))
+@pointwise(
+    method=True, numbers=True, inplace=True, operator="add", legacy="input, alpha, other", check=_careful(_check_alpha)
+)
 def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
     """`input + alpha * other`, element by element, with broadcasting and type promotion."""
     return input + alpha * other
 
 
-@pointwise(method=True, numbers=True, inplace=True, operator="sub", aliases=("subtract",), legacy="input, alpha, other", check=_careful(_check_sub))
+@pointwise(
+    method=True,
+    numbers=True,
+    inplace=True,
+    operator="sub",
+    aliases=("subtract",),
+    legacy="input, alpha, other",
+    check=_careful(_check_sub),
+)
 def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
     """`input - alpha * other`, element by element."""
     return input - alpha * other
@@ -77,7 +94,9 @@ def _check_zero(input, other):
 
 def _check_div(input, other, rounding_mode=None):
     if rounding_mode not in (None, "trunc", "floor"):
-        raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+        )
     if rounding_mode is not None:
         _check_zero(input, other)
 
@@ -96,10 +115,20 @@ def _trunc_divide(x, y):
     return E.where((q < 0) & (q * y != x), q + 1, q)
 
 
-@pointwise(method=True, numbers=True, inplace=True, operator="truediv", aliases=("divide", "true_divide"), result=_div_dtypes, domain=(0.5, 3.0),
-           check=_careful(_check_div), old={"value": "other", "divisor": "other"})
+@pointwise(
+    method=True,
+    numbers=True,
+    inplace=True,
+    operator="truediv",
+    aliases=("divide", "true_divide"),
+    result=_div_dtypes,
+    domain=(0.5, 3.0),
+    check=_careful(_check_div),
+    old={"value": "other", "divisor": "other"},
+)
 def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None):
-    """`input / other`, element by element. Integers give the default float dtype, unless `rounding_mode` is "floor" or "trunc"."""
+    """`input / other`, element by element. Integers give the default float dtype, unless `rounding_mode` is "floor" or
+    "trunc"."""
     if rounding_mode == "floor":
         return _floor_divide(input, other)
     if rounding_mode == "trunc":
@@ -113,7 +142,9 @@ def floor_divide(input: Tensor | Number, other: Tensor | Number):
     return _floor_divide(input, other)
 
 
-@pointwise(method=True, inplace=True, operator="mod", check=_careful(_check_zero), domain=(0.5, 3.0), old={"divisor": "other"})
+@pointwise(
+    method=True, inplace=True, operator="mod", check=_careful(_check_zero), domain=(0.5, 3.0), old={"divisor": "other"}
+)
 def remainder(input: Tensor | Number, other: Tensor | Number):
     """The remainder of the floored division: it has the sign of the divisor."""
     return E.remainder(input, other)
@@ -128,7 +159,12 @@ def fmod(input: Tensor, other: Tensor | Number):
 def _check_pow(input, exponent):
     if max(_kind(input), _kind(exponent)) < D.FLOAT and not hasattr(exponent, "dtype") and exponent < 0:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
-    if max(_kind(input), _kind(exponent)) < D.FLOAT and hasattr(exponent, "dtype") and hasattr(exponent, "strides") and np.any(np.asarray(exponent) < 0):
+    if (
+        max(_kind(input), _kind(exponent)) < D.FLOAT
+        and hasattr(exponent, "dtype")
+        and hasattr(exponent, "strides")
+        and np.any(np.asarray(exponent) < 0)
+    ):
         # what C's integer arithmetic gives: 1/x cut off
         x = np.asarray(input)
         e = np.asarray(exponent)
@@ -184,11 +220,20 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 
 
 def _check_addcdiv(input, tensor1, tensor2, value):
     if _kind(tensor1) < D.FLOAT and _kind(tensor2) < D.FLOAT:
-        raise RuntimeError("Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of "
-                           "tensor1 and tensor2.")
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a "
+            "true division of "
+            "tensor1 and tensor2."
+        )
 
 
-@pointwise(method=True, inplace=True, legacy="input, value, tensor1, tensor2", domain=(0.5, 3.0), check=_careful(_check_addcdiv))
+@pointwise(
+    method=True,
+    inplace=True,
+    legacy="input, value, tensor1, tensor2",
+    domain=(0.5, 3.0),
+    check=_careful(_check_addcdiv),
+)
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1):
     """`input + value * tensor1 / tensor2`."""
     return input + value * tensor1 / tensor2

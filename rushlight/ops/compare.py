@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core import dtype as D
-from . import expr as E
 from ..core.tensor import hooks
+from . import expr as E
 from .declare import composite, pointwise
 from .execute import require_tensors
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
     Mask = Tensor
 
@@ -138,7 +139,9 @@ def logical_not(input: Tensor):
 def _integral(input, other=0):
     for x in (input, other):
         if (hasattr(x, "dtype") and D.of(x.dtype).category > D.INTEGER) or isinstance(x, float):
-            raise RuntimeError('bitwise operators are not implemented for floating point: "bitwise" needs integer or bool tensors')
+            raise RuntimeError(
+                'bitwise operators are not implemented for floating point: "bitwise" needs integer or bool tensors'
+            )
 
 
 BITS = {"method": True, "inplace": True, "differentiable": False, "check": _integral, "domain": (0, 8)}
@@ -182,7 +185,10 @@ def bitwise_right_shift(input: Tensor | Number, other: Tensor | Number):
 
 def _check_where(condition, input, other):
     if condition.dtype.kind not in "b" and condition.dtype != np.uint8:
-        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {D.of(condition.dtype).name.capitalize()}")
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{D.of(condition.dtype).name.capitalize()}"
+        )
 
 
 @pointwise(exact=True, check=_check_where, public=False)
@@ -192,7 +198,8 @@ def _where(condition: Mask, input: Tensor | Number, other: Tensor | Number):
 
 @composite(out=True)
 def where(condition: Tensor, input: Tensor | Number | None = None, other: Tensor | Number | None = None):
-    """`input` where the condition holds, else `other`; with the condition alone, the indices where it holds (as `nonzero`)."""
+    """`input` where the condition holds, else `other`; with the condition alone, the indices where it holds (as
+    `nonzero`)."""
     if input is None and other is None:
         return hooks.function("nonzero")(condition, as_tuple=True)
     if input is None or other is None:

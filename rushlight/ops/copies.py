@@ -1,4 +1,5 @@
-"""Views as copies (`view_copy`, ...), views that are promised not to be written to, and constructors and indexing that are seldom needed."""
+"""Views as copies (`view_copy`, ...), views that are promised not to be written to, and constructors and indexing that
+are seldom needed."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from .execute import normalize_dims, run
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
     Sizes = tuple[int, ...]
 
@@ -24,7 +26,7 @@ def f(name: str) -> Any:
     return hooks.function(name)
 
 
-# --- a view, copied --------------------------------------------------------------------------------------------------------------
+# --- a view, copied ---------------------------------------------------------------------------------------------------
 def _copy_of(name: str, view: Any, method: bool = False) -> None:
     def fn(*args: Any, out: Any = None, **kw: Any) -> Any:
         r = view(*args, **kw)
@@ -35,10 +37,12 @@ def _copy_of(name: str, view: Any, method: bool = False) -> None:
                 o.resize_(x.shape).copy_(x)
             return None
         return r.clone() if out is None else out.resize_(r.shape).copy_(r)
+
     fn.__name__, fn.__doc__ = name, f"`{name[:-5]}`, as a copy."
 
     def body(input: Tensor):
         return fn(input)
+
     body.__name__, body.__doc__ = name, fn.__doc__
     op = composite(body, method=method)
     op._derived["function"] = fn
@@ -48,8 +52,22 @@ def _method(name: str) -> Any:
     return lambda input, *args, **kw: getattr(input, name)(*args, **kw)
 
 
-for _n in ("view", "expand", "unsqueeze", "unfold", "transpose", "t", "squeeze", "permute", "diagonal", "as_strided", "unbind", "split_with_sizes", "narrow",
-           "detach"):
+for _n in (
+    "view",
+    "expand",
+    "unsqueeze",
+    "unfold",
+    "transpose",
+    "t",
+    "squeeze",
+    "permute",
+    "diagonal",
+    "as_strided",
+    "unbind",
+    "split_with_sizes",
+    "narrow",
+    "detach",
+):
     _copy_of(_n + "_copy", _method(_n), _n == "narrow")
 _copy_of("alias_copy", lambda input: f("alias")(input))
 _copy_of("slice_copy", lambda input, dim=0, start=None, end=None, step=1: _slice(input, dim, start, end, step))
@@ -58,7 +76,8 @@ _copy_of("split_copy", _method("split"))
 
 
 def _slice(input: Any, dim: int, start: Any, end: Any, step: int) -> Any:
-    from .view import slice_
+    from .slices import slice_
+
     return run(slice_, (input, dim, start, end, step))
 
 
@@ -82,11 +101,12 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: tuple, stride: tuple, s
     return r
 
 
-# --- shapes ------------------------------------------------------------------------------------------------------------------------
+# --- shapes -----------------------------------------------------------------------------------------------------------
 @composite(ns="Tensor", method=True)
 def sum_to_size(input: Tensor, size: Sizes):
     """Summed over the dimensions that broadcasting `size` to this shape would stretch."""
     from .generate import sum_to
+
     have = tuple(input.shape)
     if len(size) > len(have) or any(s not in (n, 1) for s, n in zip(reversed(size), reversed(have), strict=False)):
         raise RuntimeError(f"size {{{list(size)}}} is not expandable to size {{{list(have)}}}.")
@@ -94,18 +114,37 @@ def sum_to_size(input: Tensor, size: Sizes):
 
 
 @composite(ns="Tensor", method=True)
-def new_empty_strided(input: Tensor, size: tuple, stride: tuple, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def new_empty_strided(
+    input: Tensor,
+    size: tuple,
+    stride: tuple,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """Memory as it comes, with the given strides, in the tensor's dtype and device."""
-    return f("empty_strided")(size, stride, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    return f("empty_strided")(
+        size, stride, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
+    )
 
 
 @composite()
-def empty_permuted(size: tuple, physical_layout: tuple, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def empty_permuted(
+    size: tuple, physical_layout: tuple, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
+):
     """Memory as it comes, with the dimensions in memory in the order `physical_layout`."""
     order = list(physical_layout)
     if len(order) != len(size) or sorted(order) != list(range(len(size))):
-        raise RuntimeError(f"Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {len(size)} is not equal to "
-                           f"len(physical_layout) = {len(order)}" if len(order) != len(size) else "Duplicate dim or dim out of range in physical_layout")
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+            f"{len(size)} is not equal to "
+            f"len(physical_layout) = {len(order)}"
+            if len(order) != len(size)
+            else "Duplicate dim or dim out of range in physical_layout"
+        )
     t = f("empty")(tuple(size[k] for k in order), dtype=dtype, device=device)
     r = f("permute")(t, tuple(order.index(k) for k in range(len(order)))) if order else t
     r = r.detach()
@@ -144,7 +183,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False):
     return f("index_select")(input, 0, at.reshape(-1)).reshape(len(rows), r)
 
 
-# --- indexing ----------------------------------------------------------------------------------------------------------------------
+# --- indexing ---------------------------------------------------------------------------------------------------------
 @declare.writes(method=True, exact=True, out=False)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False):
     """`source` written (with `accumulate`, added) at positions of the flattened tensor."""
@@ -152,11 +191,17 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False):
     if index.dtype != np.int64:
         raise RuntimeError(f"put_(): Expected a long tensor for index, but got {D.of(index.dtype).name.capitalize()}")
     if source.dtype != input.dtype:
-        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self.dtype = {D.of(input.dtype).name} and source.dtype = "
-                           f"{D.of(source.dtype).name}")
+        raise RuntimeError(
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = {D.of(input.dtype).name} "
+            "and source.dtype = "
+            f"{D.of(source.dtype).name}"
+        )
     if index.size != source.size:
-        raise RuntimeError(f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.size}, index.numel() = "
-                           f"{index.size}")
+        raise RuntimeError(
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{source.size}, index.numel() = "
+            f"{index.size}"
+        )
     if index.size and (n == 0 or index.min() < -n or index.max() >= n):
         raise IndexError(f"out of range: tried to access an index beyond {n - 1} (a tensor of {n} elements)")
     at = np.unravel_index(index.reshape(-1) % max(n, 1), input.shape) if input.ndim else ((),)
@@ -172,8 +217,12 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False):
         input[at] = source.reshape(-1)
 
 
-put.gradient(input=lambda grad, index, source_meta, accumulate: grad if accumulate else f("put")(grad, index, f("zeros")(source_meta.shape, dtype=grad.dtype)),
-             source=lambda grad, index, source_meta: f("take")(grad, index).reshape(source_meta.shape))
+put.gradient(
+    input=lambda grad, index, source_meta, accumulate: (
+        grad if accumulate else f("put")(grad, index, f("zeros")(source_meta.shape, dtype=grad.dtype))
+    ),
+    source=lambda grad, index, source_meta: f("take")(grad, index).reshape(source_meta.shape),
+)
 
 
 @composite(method=True)
@@ -203,7 +252,7 @@ def _index_of(name: str, input: Any, dim: int, index: Any, source: Any, reduce: 
 
 @composite(method=True, out="same")
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True):
-    """The slices of `source` combined ("prod", "mean", "amax", "amin") with the slices along `dim` that `index` names."""
+    """The slices of `source` combined (prod, mean, amax, amin) with the slices along `dim` that `index` names."""
     d, at = _index_of("index_reduce", input, dim, index, source, reduce)
     return f("scatter_reduce")(input, d, at.to(D.int64), source, reduce, include_self=include_self)
 
@@ -220,17 +269,22 @@ T.index_reduce_ = _index_reduce_  # type: ignore[attr-defined]
 def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False):
     """(counts, edges) of points, the rows of `input`, in a grid of bins over their dimensions."""
     from .execute import _named
+
     x = input._a.reshape(-1, input.shape[-1]).astype(np.float64)
     n = x.shape[1]
     counts = [bins] * n if isinstance(bins, int) else list(bins)
     if len(counts) != n:
-        raise RuntimeError(f"histogramdd: The size of bins must be equal to the innermost dimension of the input: {len(counts)} != {n}")
+        raise RuntimeError(
+            f"histogramdd: The size of bins must be equal to the innermost dimension of the input: {len(counts)} != {n}"
+        )
     edges = []
     for k, b in enumerate(counts):
         if isinstance(b, T):
             edges.append(b._a.astype(np.float64))
             continue
-        low, high = range[2 * k:2 * k + 2] if range is not None else (x[:, k].min(), x[:, k].max()) if len(x) else (0.0, 1.0)
+        low, high = (
+            range[2 * k : 2 * k + 2] if range is not None else (x[:, k].min(), x[:, k].max()) if len(x) else (0.0, 1.0)
+        )
         if low == high:
             low, high = low - 0.5, high + 0.5
         edges.append(np.linspace(low, high, b + 1).astype(input._a.dtype).astype(np.float64))
@@ -239,7 +293,7 @@ def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor |
     return _named(histogramdd)((wrap(h.astype(d)), tuple(wrap(e.astype(d)) for e in edges)))
 
 
-# --- factorizations at random ------------------------------------------------------------------------------------------------------
+# --- factorizations at random -----------------------------------------------------------------------------------------
 def _range_finder(A: Any, q: int, niter: int, M: Any) -> Any:
     a = A if M is None else A - M
     x = f("randn")((a.shape[-1], q), dtype=a.dtype)

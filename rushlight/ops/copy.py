@@ -17,6 +17,7 @@ from .generate import G
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
     Sizes = tuple[int, ...]
 
@@ -59,12 +60,14 @@ _to_copy.gradient(input=_cast_back)
 def cast(t: Tensor, dtype: D.dtype) -> Any:
     """`t` in another dtype; `t` itself if it has it."""
     from .execute import run
+
     return t if t.dtype is dtype else run(_to_copy, (t, dtype, None))
 
 
 def _to(self: Tensor, *args: Any, **kw: Any) -> Any:
     """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`; with `copy=True` always a copy."""
     from .execute import run
+
     if not kw and len(args) == 1 and args[0].__class__ is D.dtype:
         d, a = args[0], self._a
         if a.dtype is d.np:
@@ -72,7 +75,12 @@ def _to(self: Tensor, *args: Any, **kw: Any) -> Any:
         if a.__class__ is G["ND"] and self._rg is False and a.dtype.kind in "biuf" and a.flags.c_contiguous:
             return wrap(a.astype(d.np))
         return run(_to_copy, (self, d, None)) if a.dtype.kind != "c" else _to(self, dtype=d)
-    dt, dev, copy, fmt = kw.pop("dtype", None), kw.pop("device", None), kw.pop("copy", False), kw.pop("memory_format", None)
+    dt, dev, copy, fmt = (
+        kw.pop("dtype", None),
+        kw.pop("device", None),
+        kw.pop("copy", False),
+        kw.pop("memory_format", None),
+    )
     other = kw.pop("other", None)
     kw.pop("non_blocking", None)
     if kw:
@@ -91,8 +99,11 @@ def _to(self: Tensor, *args: Any, **kw: Any) -> Any:
         if rest and isinstance(rest[0], (bool, int)):
             copy = bool(rest.pop(0))
     if rest:
-        raise TypeError(f"to() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}): expected a dtype, "
-                        "a device, or a tensor")
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}): "
+            "expected a dtype, "
+            "a device, or a tensor"
+        )
     if dt is not None and not isinstance(dt, D.dtype):
         raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(dt).__name__}")
     if other is not None:
@@ -102,15 +113,23 @@ def _to(self: Tensor, *args: Any, **kw: Any) -> Any:
         if dev.type != self.device.type:
             if dev.type == "meta":
                 return T._wrap(MetaArray(self._a.shape, (dt or self.dtype).np))
-            raise NotImplementedError("Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when "
-                                      "moving module from meta to a different device.")
+            raise NotImplementedError(
+                "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
+                "torch.nn.Module.to() when "
+                "moving module from meta to a different device."
+            )
     dt = dt or self.dtype
-    if dt is self.dtype and not copy and (fmt is None or fmt.name == "preserve_format" or self.is_contiguous(memory_format=fmt)):
+    if (
+        dt is self.dtype
+        and not copy
+        and (fmt is None or fmt.name == "preserve_format" or self.is_contiguous(memory_format=fmt))
+    ):
         return self
     if dt is self.dtype:
         return run(clone, (self, fmt))
     if self.dtype.is_complex and not dt.is_complex:
         import warnings
+
         warnings.warn("Casting complex values to real discards the imaginary part", UserWarning, stacklevel=3)
     return run(_to_copy, (self, dt, fmt))
 
@@ -127,32 +146,65 @@ def _cast_method(name: str, d: D.dtype) -> None:
     def method(self: Any, memory_format: Any = None) -> Any:
         a = self._a
         to = d.np
-        if a.dtype is not to and a.__class__ is G["ND"] and memory_format is None and self._rg is False and a.dtype.kind in "biuf" and a.flags.c_contiguous:
+        if (
+            a.dtype is not to
+            and a.__class__ is G["ND"]
+            and memory_format is None
+            and self._rg is False
+            and a.dtype.kind in "biuf"
+            and a.flags.c_contiguous
+        ):
             return wrap(a.astype(to))
         return self.to(d, memory_format=memory_format) if memory_format is not None else cast(self, d)
+
     method.__name__ = name
     method.__doc__ = f"`to({d!r})`."
 
     def body(input: Tensor, memory_format: Any = None):
         return method(input, memory_format)
+
     body.__name__ = name
     op = composite(body, ns="Tensor", method=True)
     op._derived["function"] = method
 
 
-for _n, _d in (("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16"), ("long", "int64"), ("int", "int32"),
-               ("short", "int16"), ("char", "int8"), ("byte", "uint8"), ("bool", "bool"), ("cfloat", "complex64"), ("cdouble", "complex128")):
+for _n, _d in (
+    ("float", "float32"),
+    ("double", "float64"),
+    ("half", "float16"),
+    ("bfloat16", "bfloat16"),
+    ("long", "int64"),
+    ("int", "int32"),
+    ("short", "int16"),
+    ("char", "int8"),
+    ("byte", "uint8"),
+    ("bool", "bool"),
+    ("cfloat", "complex64"),
+    ("cdouble", "complex128"),
+):
     _cast_method(_n, D.by_name(_d))
 
 
-OLD_TYPES = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16", "LongTensor": "int64",
-             "IntTensor": "int32", "ShortTensor": "int16", "CharTensor": "int8", "ByteTensor": "uint8", "BoolTensor": "bool",
-             "ComplexFloatTensor": "complex64", "ComplexDoubleTensor": "complex128"}
+OLD_TYPES = {
+    "FloatTensor": "float32",
+    "DoubleTensor": "float64",
+    "HalfTensor": "float16",
+    "BFloat16Tensor": "bfloat16",
+    "LongTensor": "int64",
+    "IntTensor": "int32",
+    "ShortTensor": "int16",
+    "CharTensor": "int8",
+    "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+    "ComplexFloatTensor": "complex64",
+    "ComplexDoubleTensor": "complex128",
+}
 
 
 @composite(ns="Tensor", method=True, name="type")
 def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False):
-    """Without an argument the old name of the tensor's type ("torch.FloatTensor"); with one, a cast to it (a dtype, a name, a class)."""
+    """Without an argument the old name of the tensor's type ("torch.FloatTensor"); with one, a cast to it (a dtype, a
+    name, a class)."""
     if dtype is None:
         name = {v: k for k, v in OLD_TYPES.items()}.get(input.dtype.name)
         return f"torch.{name}" if name else f"torch.{input.dtype.name}"
@@ -196,6 +248,7 @@ def contiguous(input: Tensor, memory_format: Any = None):
         return input
     if memory_format is None:
         from ..core.layout import contiguous_format
+
         memory_format = contiguous_format
     return hooks.function("clone")(input, memory_format=memory_format)
 
@@ -225,6 +278,7 @@ conj_physical._derived["function"] = lambda input, out=None: conj(input) if out 
 def conj(input: Tensor):
     """The complex conjugate; a real tensor itself."""
     from .execute import run
+
     return run(_conj_copy, (input,)) if input.dtype.is_complex else input
 
 
@@ -241,12 +295,25 @@ def resolve_neg(input: Tensor):
 
 
 def _copy_check(input, src, non_blocking):
-    if src.ndim > input.ndim or any(s != 1 and s != n for s, n in zip(src.shape[::-1], input.shape[::-1], strict=False)):
-        if not (src.ndim > input.ndim and all(s == 1 for s in src.shape[:src.ndim - input.ndim])):
-            k = next((i for i, (s, n) in enumerate(zip(src.shape[::-1], input.shape[::-1], strict=False)) if s != 1 and s != n), 0)
-            raise RuntimeError(f"The size of tensor a ({input.shape[::-1][k] if input.ndim else 1}) must match the size of tensor b ({src.shape[::-1][k]}) at "
-                               f"non-singleton dimension {max(input.ndim - 1 - k, 0)}: cannot copy a tensor of shape {list(src.shape)} into one of shape "
-                               f"{list(input.shape)}")
+    if src.ndim > input.ndim or any(
+        s != 1 and s != n for s, n in zip(src.shape[::-1], input.shape[::-1], strict=False)
+    ):
+        if not (src.ndim > input.ndim and all(s == 1 for s in src.shape[: src.ndim - input.ndim])):
+            k = next(
+                (
+                    i
+                    for i, (s, n) in enumerate(zip(src.shape[::-1], input.shape[::-1], strict=False))
+                    if s != 1 and s != n
+                ),
+                0,
+            )
+            raise RuntimeError(
+                f"The size of tensor a ({input.shape[::-1][k] if input.ndim else 1}) must match the size of tensor b "
+                f"({src.shape[::-1][k]}) at "
+                f"non-singleton dimension {max(input.ndim - 1 - k, 0)}: cannot copy a tensor of shape "
+                f"{list(src.shape)} into one of shape "
+                f"{list(input.shape)}"
+            )
 
 
 @writes(ns="Tensor", method=False, name="copy", check=_copy_check, exact=True, public=True, node="CopyBackwards")
@@ -261,6 +328,7 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False):
 
 def _copy_src(grad, src_meta):
     from .generate import fit
+
     return fit(grad, src_meta)
 
 
@@ -296,7 +364,8 @@ zero_.gradient(input=lambda grad: grad * 0)
 
 @composite(ns="Tensor", method=True)
 def resize_(input: Tensor, sizes: Sizes, *, memory_format: Any = None):
-    """The tensor itself with other sizes: the storage grows if need be, old elements stay. RuntimeError for memory of others."""
+    """The tensor itself with other sizes: the storage grows if need be, old elements stay. RuntimeError for memory of
+    others."""
     if input.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     a = input._a
@@ -311,6 +380,7 @@ def resize_(input: Tensor, sizes: Sizes, *, memory_format: Any = None):
     if a.shape == tuple(sizes):
         return input
     from ..core.storage import from_storage, storage_of
+
     st = storage_of(a)
     off = input.storage_offset() if a.size else 0
     if (off + n) * a.itemsize > st.nbytes():
@@ -334,9 +404,12 @@ def resize_as_(input: Tensor, other: Tensor, *, memory_format: Any = None):
 
 
 @composite(ns="Tensor", method=True)
-def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: tuple | None = None, stride: tuple | None = None):
+def set_(
+    input: Tensor, source: Any = None, storage_offset: int = 0, size: tuple | None = None, stride: tuple | None = None
+):
     """The tensor itself on other memory: that of a tensor, or a storage with offset, sizes and strides."""
     from ..core.storage import from_storage
+
     if source is None:
         input._a = np.empty((0,), input._a.dtype)
         return input
@@ -348,7 +421,9 @@ def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: tuple
     st = source.untyped() if hasattr(source, "untyped") else source
     if size is None:
         size = (st.nbytes() // input._a.itemsize,)
-    input._a = from_storage(st, input._a.dtype, storage_offset, tuple(size), tuple(stride) if stride is not None else _strides(size))
+    input._a = from_storage(
+        st, input._a.dtype, storage_offset, tuple(size), tuple(stride) if stride is not None else _strides(size)
+    )
     bump(input)
     return input
 

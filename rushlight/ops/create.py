@@ -18,6 +18,7 @@ from .declare import composite, creation
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
     Sizes = tuple[int, ...]
 
@@ -41,13 +42,17 @@ def ones(size: Sizes, *, dtype=None, layout=None, device=None, pin_memory=False,
 
 
 @creation()
-def empty(size: Sizes, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+def empty(
+    size: Sizes, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
+):
     """Memory as it comes, in the default dtype."""
     return _layout_like(tuple(size), None, dtype, memory_format)
 
 
 @creation(result=lambda size, fill_value: D.number_dtype(fill_value))
-def full(size: tuple, fill_value: Number, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def full(
+    size: tuple, fill_value: Number, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
+):
     """`fill_value` everywhere; its type gives the dtype."""
     return _fill(_sizes(size), fill_value, dtype)
 
@@ -60,13 +65,21 @@ def _sizes(size: Any) -> tuple[int, ...]:
 
 
 @creation()
-def empty_strided(size: tuple, stride: tuple, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def empty_strided(
+    size: tuple, stride: tuple, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
+):
     """Memory as it comes, with the given strides."""
     if len(size) != len(stride):
-        raise RuntimeError("dimensionality of sizes (%d) must match dimensionality of strides (%d)" % (len(size), len(stride)))
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
     n = 1 + sum((s - 1) * st for s, st in zip(size, stride, strict=True)) if all(size) else 0
     base = allocator.empty((n,), dtype.np)
-    return np.lib.stride_tricks.as_strided(base, size, [s * dtype.itemsize for s in stride]) if n else np.empty(size, dtype.np)
+    return (
+        np.lib.stride_tricks.as_strided(base, size, [s * dtype.itemsize for s in stride])
+        if n
+        else np.empty(size, dtype.np)
+    )
 
 
 empty_strided.shape(lambda size, stride: size)
@@ -96,7 +109,9 @@ def dense(a: Any) -> bool:
     return True
 
 
-LIKE = "input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None"
+LIKE = (
+    "input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None"
+)
 
 
 def _like_shape(input, **kw):
@@ -104,13 +119,17 @@ def _like_shape(input, **kw):
 
 
 @creation()
-def empty_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+def empty_like(
+    input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
+):
     """Memory as it comes, in the shape and dtype of `input`."""
     return _layout_like(input.shape, input, dtype, memory_format)
 
 
 @creation()
-def zeros_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+def zeros_like(
+    input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
+):
     """Zeros in the shape and dtype of `input`."""
     if memory_format is None and (input.__class__ is MetaArray or input.flags.c_contiguous):
         return allocator.zeros(input.shape, dtype.np) if hasattr(allocator, "zeros") else _fill(input.shape, 0, dtype)
@@ -120,7 +139,9 @@ def zeros_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memor
 
 
 @creation()
-def ones_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+def ones_like(
+    input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
+):
     """Ones in the shape and dtype of `input`."""
     a = _layout_like(input.shape, input, dtype, memory_format)
     a.fill(1)
@@ -128,7 +149,17 @@ def ones_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memory
 
 
 @creation()
-def full_like(input: Tensor, fill_value: Number, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+def full_like(
+    input: Tensor,
+    fill_value: Number,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+    memory_format=None,
+):
     """`fill_value` in the shape and dtype of `input`."""
     a = _layout_like(input.shape, input, dtype, memory_format)
     a.fill(fill_value)
@@ -141,11 +172,34 @@ for _op in (empty_like, zeros_like, ones_like, full_like):
 
 def _new(name: str, doc: str, value: bool = False) -> None:
     if value:
-        def body(input: Tensor, size: tuple, fill_value: Number, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
-            return hooks.function("full")(_sizes(size), fill_value, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+
+        def body(
+            input: Tensor,
+            size: tuple,
+            fill_value: Number,
+            *,
+            dtype=None,
+            layout=None,
+            device=None,
+            pin_memory=False,
+            requires_grad=False,
+        ):
+            return hooks.function("full")(
+                _sizes(size),
+                fill_value,
+                dtype=dtype or input.dtype,
+                device=device or input.device,
+                requires_grad=requires_grad,
+            )
     else:
-        def body(input: Tensor, size: Sizes, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
-            return hooks.function(name[4:])(size, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+
+        def body(
+            input: Tensor, size: Sizes, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
+        ):
+            return hooks.function(name[4:])(
+                size, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
+            )
+
     body.__name__, body.__doc__ = name, doc
     composite(body, ns="Tensor", method=True)
 
@@ -157,7 +211,9 @@ _new("new_full", "`fill_value` everywhere, in the tensor's dtype and device.", T
 
 
 @composite(ns="Tensor", method=True)
-def new_tensor(input: Tensor, data: Any, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
+def new_tensor(
+    input: Tensor, data: Any, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False
+):
     """A tensor from data, of this tensor's dtype and device."""
     return tensor(data, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
@@ -211,8 +267,19 @@ def _arange_args(start, end, step):
 
 
 @creation(result=_range_dtype)
-def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
-    """start, start + step, ... below end: ceil((end - start) / step) values; `arange(end)` starts at 0. Integers give int64."""
+def arange(
+    start: Number,
+    end: Number | None = None,
+    step: Number = 1,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
+    """start, start + step, ... below end: ceil((end - start) / step) values; `arange(end)` starts at 0. Integers give
+    int64."""
     start, _, n = _arange_args(start, end, step)
     if dtype.category <= D.INTEGER:
         return (np.arange(n, dtype=np.int64) * int(step) + int(start)).astype(dtype.np)
@@ -224,11 +291,27 @@ arange.shape(lambda start, end, step: (_arange_args(start, end, step)[2],))
 
 
 @creation(result=lambda start, end, step: D.default[0], name="range")
-def range_(start: Number, end: Number, step: Number = 1, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def range_(
+    start: Number,
+    end: Number,
+    step: Number = 1,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """start, start + step, ... up to and including end. Deprecated: use `arange`."""
     import warnings
-    warnings.warn("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. "
-                  "Instead, use torch.arange, which produces values in [start, end).", UserWarning, stacklevel=5)
+
+    warnings.warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
+        "Python's range builtin. "
+        "Instead, use torch.arange, which produces values in [start, end).",
+        UserWarning,
+        stacklevel=5,
+    )
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * (1 if step > 0 else -1) < 0:
@@ -245,14 +328,32 @@ def _steps(steps: Any) -> int:
     return int(steps)
 
 
-@creation(result=lambda start, end, steps: D.default_complex() if isinstance(start, complex) or isinstance(end, complex) else D.default[0])
-def linspace(start: Number, end: Number, steps: int = 100, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+@creation(
+    result=lambda start, end, steps: (
+        D.default_complex() if isinstance(start, complex) or isinstance(end, complex) else D.default[0]
+    )
+)
+def linspace(
+    start: Number,
+    end: Number,
+    steps: int = 100,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """`steps` points at even distance from `start` to `end`, both included."""
     n = _steps(steps)
     if n == 1:
         return np.array([start]).astype(dtype.np)
     # from both ends, as PyTorch: the middle is where the halves meet
-    ct = dtype.np if dtype.np.kind in "fc" and dtype.itemsize >= 4 else np.dtype("float32" if dtype.category == D.FLOAT else "float64")
+    ct = (
+        dtype.np
+        if dtype.np.kind in "fc" and dtype.itemsize >= 4
+        else np.dtype("float32" if dtype.category == D.FLOAT else "float64")
+    )
     s, e = ct.type(start), ct.type(end)
     step = (e - s) / ct.type(max(n - 1, 1))
     i = np.arange(n)
@@ -265,8 +366,18 @@ linspace.shape(lambda start, end, steps: (_steps(steps),))
 
 
 @creation(result=lambda start, end, steps, base: D.default[0])
-def logspace(start: Number, end: Number, steps: int = 100, base: float = 10.0, *, dtype=None, layout=None, device=None, pin_memory=False,
-             requires_grad=False):
+def logspace(
+    start: Number,
+    end: Number,
+    steps: int = 100,
+    base: float = 10.0,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """`steps` points from base**start to base**end, evenly in the exponent."""
     e = np.linspace(start, end, _steps(steps)) if _steps(steps) != 1 else np.array([float(start)])
     return np.power(float(base), e).astype(dtype.np)
@@ -275,7 +386,7 @@ def logspace(start: Number, end: Number, steps: int = 100, base: float = 10.0, *
 logspace.shape(lambda start, end, steps, base: (_steps(steps),))
 
 
-# --- from data ----------------------------------------------------------------------------------------------------------
+# --- from data --------------------------------------------------------------------------------------------------------
 def _array_of(data: Any, dtype: D.dtype | None) -> np.ndarray:
     """A new array with the elements of numbers, nested sequences, arrays or tensors; the dtype as PyTorch infers it."""
     if isinstance(data, T):
@@ -295,7 +406,11 @@ def _array_of(data: Any, dtype: D.dtype | None) -> np.ndarray:
     if isinstance(data, (int, float, complex)):
         return _cast_number(data, dtype or D.number_dtype(data))
     if isinstance(data, (str, bytes)) or data is None:
-        raise TypeError(f"new(): invalid data type '{type(data).__name__}'" if data is not None else "Could not infer dtype of NoneType")
+        raise TypeError(
+            f"new(): invalid data type '{type(data).__name__}'"
+            if data is not None
+            else "Could not infer dtype of NoneType"
+        )
     if hasattr(data, "__array_interface__") or hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
         return _array_of(np.asarray(data), dtype)
     if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
@@ -307,7 +422,11 @@ def _cast_number(x: Any, d: D.dtype) -> np.ndarray:
     if d.category == D.INTEGER and isinstance(x, int):
         i = np.iinfo(d.np)
         if not i.min <= x <= i.max:
-            raise RuntimeError(f"value cannot be converted to type {d.name} without overflow" if d is not D.int64 else "Overflow when unpacking long")
+            raise RuntimeError(
+                f"value cannot be converted to type {d.name} without overflow"
+                if d is not D.int64
+                else "Overflow when unpacking long"
+            )
     if d.category < D.COMPLEX and isinstance(x, complex):
         raise RuntimeError(f"value cannot be converted to type {d.name} without overflow")
     return np.array(x).astype(d.np)
@@ -336,15 +455,24 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
                 tensors = True
                 flat.append(x)
             elif hasattr(x, "__len__") and not isinstance(x, np.generic):
-                raise ValueError(f"expected sequence of length {shape[level - 1]} at dim {level - 1} (got a nested sequence)" if level else
-                                 "too many dimensions")
+                raise ValueError(
+                    f"expected sequence of length {shape[level - 1]} at dim {level - 1} (got a nested sequence)"
+                    if level
+                    else "too many dimensions"
+                )
             else:
                 flat.append(x)
             return
         if not hasattr(x, "__len__") or isinstance(x, (T, np.ndarray)) and x.ndim == 0:
-            raise TypeError(f"expected a sequence at dim {level}, got {type(x).__name__}" if not isinstance(x, (int, float, complex, bool)) else
-                            "not a sequence") if not isinstance(x, (int, float)) else ValueError(
-                                f"expected sequence of length {shape[level]} at dim {level} (got a number)")
+            raise (
+                TypeError(
+                    f"expected a sequence at dim {level}, got {type(x).__name__}"
+                    if not isinstance(x, (int, float, complex, bool))
+                    else "not a sequence"
+                )
+                if not isinstance(x, (int, float))
+                else ValueError(f"expected sequence of length {shape[level]} at dim {level} (got a number)")
+            )
         if len(x) != shape[level]:
             raise ValueError(f"expected sequence of length {shape[level]} at dim {level} (got {len(x)})")
         for y in x:
@@ -354,8 +482,11 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
     if tensors:
         parts = [y._a if isinstance(y, T) else np.asarray(y) for y in flat]
         if any(p.shape != parts[0].shape for p in parts):
-            raise ValueError("only one element tensors can be converted to Python scalars" if any(p.size > 1 for p in parts) else
-                             "expected arrays of one shape")
+            raise ValueError(
+                "only one element tensors can be converted to Python scalars"
+                if any(p.size > 1 for p in parts)
+                else "expected arrays of one shape"
+            )
         if parts[0].size != 1 and isinstance(flat[0], T):
             if parts[0].ndim:
                 d = dtype or D.of(np.result_type(*parts))
@@ -404,13 +535,19 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
 
 @composite()
 def tensor(data: Any, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
-    """A copy of data: numbers, nested sequences, arrays. int64 for integers, the default dtype for floats, bool for bools unless `dtype` says.
+    """A copy of data: numbers, nested sequences, arrays. int64 for integers, the default dtype for floats, bool for
+    bools unless `dtype` says.
     ValueError for ragged lists, TypeError for text."""
     check_dtype("tensor", dtype)
     if isinstance(data, T):
         import warnings
-        warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
-                      "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).", UserWarning, stacklevel=4)
+
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=4,
+        )
     if pin_memory:
         raise RuntimeError("Cannot access accelerator device when none is available: pin_memory=True needs one")
     a: Any = _array_of(data, dtype)
@@ -435,14 +572,26 @@ def from_numpy(ndarray: Any):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     D.of(ndarray.dtype)
     if any(s < 0 for s in ndarray.strides):
-        raise ValueError("At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
-                         "(You can probably work around this by making a copy of your array  with array.copy().)")
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
+            "currently supported. "
+            "(You can probably work around this by making a copy of your array  with array.copy().)"
+        )
     if ndarray.size and any(s % ndarray.itemsize for s in ndarray.strides):
-        raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.")
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the "
+            "memory."
+        )
     if not ndarray.flags.writeable:
         import warnings
-        warnings.warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to this tensor "
-                      "will result in undefined behavior.", UserWarning, stacklevel=4)
+
+        warnings.warn(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means "
+            "writing to this tensor "
+            "will result in undefined behavior.",
+            UserWarning,
+            stacklevel=4,
+        )
     return wrap(ndarray if type(ndarray) is np.ndarray else np.asarray(ndarray))
 
 
@@ -460,9 +609,14 @@ def as_tensor(data: Any, dtype=None, device=None):
 
 @composite()
 def asarray(obj: Any, *, dtype=None, device=None, copy=None, requires_grad=False):
-    """`obj` as a tensor, sharing its memory if `copy` is not True and it can be; with copy=False a ValueError where it cannot."""
+    """`obj` as a tensor, sharing its memory if `copy` is not True and it can be; with copy=False a ValueError where it
+    cannot."""
     if copy:
-        t = tensor(obj.detach() if isinstance(obj, T) else obj, dtype=dtype, device=device) if not isinstance(obj, T) else obj.detach().clone().to(dtype or obj.dtype)
+        t = (
+            tensor(obj.detach() if isinstance(obj, T) else obj, dtype=dtype, device=device)
+            if not isinstance(obj, T)
+            else obj.detach().clone().to(dtype or obj.dtype)
+        )
     else:
         t = as_tensor(memoryview(obj) if False else obj, dtype, device)
         if copy is False and not isinstance(obj, (T, np.ndarray)):
@@ -478,14 +632,23 @@ def frombuffer(buffer: Any, *, dtype, count: int = -1, offset: int = 0, requires
     mv = memoryview(buffer)
     size = dtype.itemsize
     if mv.nbytes == 0 or count == 0:
-        raise ValueError("both buffer length (%d) and count (%d) must not be 0" % (mv.nbytes, count))
+        raise ValueError(f"both buffer length ({mv.nbytes}) and count ({count}) must not be 0")
     if not 0 <= offset < mv.nbytes:
-        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({mv.nbytes} bytes) minus 1")
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({mv.nbytes} bytes) minus "
+            "1"
+        )
     if count < 0 and (mv.nbytes - offset) % size:
-        raise ValueError(f"buffer length ({mv.nbytes - offset} bytes) after offset ({offset} bytes) must be a multiple of element size ({size})")
+        raise ValueError(
+            f"buffer length ({mv.nbytes - offset} bytes) after offset ({offset} bytes) must be a multiple of element "
+            f"size ({size})"
+        )
     if count > 0 and offset + count * size > mv.nbytes:
-        raise ValueError(f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual buffer length "
-                         f"({mv.nbytes} bytes)")
+        raise ValueError(
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than "
+            "actual buffer length "
+            f"({mv.nbytes} bytes)"
+        )
     t = wrap(np.frombuffer(mv, dtype.np, count, offset))
     return t.requires_grad_() if requires_grad else t
 
@@ -493,8 +656,14 @@ def frombuffer(buffer: Any, *, dtype, count: int = -1, offset: int = 0, requires
 @composite(name="complex")
 def complex_(real: Tensor, imag: Tensor):
     """The complex tensor of two real ones."""
+    from .execute import require_tensors
+
+    require_tensors(complex_, real, imag)
     if real.dtype is not imag.dtype:
-        raise RuntimeError(f"Expected object of scalar type {real.dtype.name.capitalize()} but got scalar type {imag.dtype.name.capitalize()} for second argument")
+        raise RuntimeError(
+            f"Expected object of scalar type {real.dtype.name.capitalize()} but got scalar type "
+            f"{imag.dtype.name.capitalize()} for second argument"
+        )
     shape = np.broadcast_shapes(real._a.shape, imag._a.shape)
     real, imag = (t if t._a.shape == shape else t.expand(shape) for t in (real, imag))
     return hooks.function("view_as_complex")(hooks.function("stack")([real, imag], -1))
@@ -519,7 +688,11 @@ def construct(cls: type, *args: Any, **kw: Any) -> Any:
         x = args[0]
         a = np.empty(tuple(x), dt.np) if x.__class__.__name__ == "Size" else _array_of(x, dt)
     else:
-        a = allocator.empty(tuple(int(i) for i in args), dt.np) if all(isinstance(i, (int, np.integer)) for i in args) else None
+        a = (
+            allocator.empty(tuple(int(i) for i in args), dt.np)
+            if all(isinstance(i, (int, np.integer)) for i in args)
+            else None
+        )
         if a is None:
             raise TypeError("new() received an invalid combination of arguments: expected sizes as ints, or data")
     return cls._wrap(a)  # type: ignore[attr-defined]

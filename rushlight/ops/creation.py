@@ -1,6 +1,7 @@
 """What all constructors share: `dtype=`, `layout=`, `device=`, `requires_grad=`, `pin_memory=`, `out=`.
 
-A creation record's body makes the array from its own parameters and `dtype` (never None: the record's `result` rule, a function
+A creation record's body makes the array from its own parameters and `dtype` (never None: the record's `result` rule, a
+function
 of the values, gives it when the caller did not). For the meta device only the `shape` rule runs.
 """
 
@@ -40,18 +41,26 @@ def create(op: Operator, values: tuple) -> Tensor:
     like = v.get("input")
     if like is not None and not isinstance(like, Tensor):
         from .execute import bad_argument
+
         raise bad_argument(op, op.params[0], like)
     if device is None and like is not None:
         meta = like._a.__class__ is MetaArray
     else:
         meta = as_device(device).type == "meta"
-    own = {k: (x.item() if isinstance(x, Tensor) and k != "input" and x.dim() == 0 else x) for k, x in v.items()
-           if k not in ("dtype", "layout", "device", "requires_grad", "pin_memory")}
+    own = {
+        k: (x.item() if isinstance(x, Tensor) and k != "input" and x.dim() == 0 else x)
+        for k, x in v.items()
+        if k not in ("dtype", "layout", "device", "requires_grad", "pin_memory")
+    }
     for p in op.params:
         if p.kind == "number" and isinstance(own[p.name], Tensor):
-            raise RuntimeError(f"{op.name} only supports 0-dimensional start and end tensors, but got {p.name} with {own[p.name].dim()} dimension(s)")
+            raise RuntimeError(
+                f"{op.name} only supports 0-dimensional start and end tensors, but got {p.name} with "
+                f"{own[p.name].dim()} dimension(s)"
+            )
         if p.annotation == "int" and own[p.name].__class__ is not int:
             from .execute import as_int
+
             own[p.name] = as_int(op, p, own[p.name])
     if "size" in own:
         for s in own["size"]:
@@ -67,7 +76,14 @@ def create(op: Operator, values: tuple) -> Tensor:
         a: Any = MetaArray(tuple(op.shape_rule(**own)) if op.shape_rule else tuple(own["size"]), dtype.np)
     else:
         with np.errstate(all="ignore"):
-            a = op.fn(**own, **{k: dtype if k == "dtype" else None for k in ("dtype", "layout", "device", "pin_memory", "requires_grad") if k in v})
+            a = op.fn(
+                **own,
+                **{
+                    k: dtype if k == "dtype" else None
+                    for k in ("dtype", "layout", "device", "pin_memory", "requires_grad")
+                    if k in v
+                },
+            )
     t = wrap(a)
     if requires_grad:
         t.requires_grad_()

@@ -12,10 +12,21 @@ from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .declare import composite, structural
 from .execute import _named, _scalar_name, run
-from .linalg import INT32, _broadcast_batches, _raise_singular, batch_of, each, eye_like, getrf, need_matrices, solve_triangular
+from .linalg import (
+    INT32,
+    _broadcast_batches,
+    _raise_singular,
+    batch_of,
+    each,
+    eye_like,
+    getrf,
+    need_matrices,
+    solve_triangular,
+)
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
 
 
@@ -31,7 +42,7 @@ def _or_zeros(g: Any, like: Any) -> Any:
     return f("zeros_like")(like) if g is None else g
 
 
-# --- QR --------------------------------------------------------------------------------------------------------------------
+# --- QR ---------------------------------------------------------------------------------------------------------------
 @structural(ns="linalg", public=False, exact=True, name="qr", returns=("Q", "R"))
 def _qr(A: Tensor, mode: str):
     q, r = np.linalg.qr(A, mode)
@@ -74,10 +85,12 @@ _qr.backward(_qr_backward)
 
 @composite(ns="linalg", returns=("Q", "R"), out="cast")
 def qr(A: Tensor, mode: str = "reduced"):
-    """(Q, R) with A = QR, Q orthonormal columns, R upper triangular. Modes: reduced, complete (Q square), r (R alone)."""
+    """(Q, R) with A = QR, Q orthonormal, R upper triangular. Modes: reduced, complete (Q square), r (R alone)."""
     need_matrices("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):
-        raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'")
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
     if mode == "r":
         return _named(qr)((f("empty")((0,), dtype=A.dtype), run(_qr, (A.detach(), "reduced"))[1]))
     return run(_qr, (A, mode))
@@ -107,20 +120,32 @@ def geqrf(input: Tensor):
 
 @composite(ns=("linalg",), out="cast")
 def householder_product(A: Tensor, tau: Tensor):
-    """The first columns of the product of the reflections I - tau v v^H, whose v are the columns of A below its diagonal of ones."""
+    """The first columns of the product of the reflections I - tau v v^H, whose v are the columns of A below its
+    diagonal of ones."""
     need_matrices("torch.linalg.householder_product", A)
     *_, m, n = A.shape
     if m < n:
-        raise RuntimeError("torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]")
+        raise RuntimeError(
+            "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
+        )
     k = tau.shape[-1]
     if n < k:
-        raise RuntimeError("torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+        raise RuntimeError(
+            "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]"
+        )
     if A.dim() - tau.dim() != 1 or tuple(tau.shape[:-1]) != batch_of(A):
-        raise RuntimeError(f"torch.linalg.householder_product: Expected tau to have one dimension less than input, got tau.ndim equal to {tau.dim()} and "
-                           f"input.ndim is equal to {A.dim()}" if A.dim() - tau.dim() != 1 else
-                           f"torch.linalg.householder_product: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(tau.shape[:-1])}")
+        raise RuntimeError(
+            "torch.linalg.householder_product: Expected tau to have one dimension less than input, got tau.ndim equal "
+            f"to {tau.dim()} and "
+            f"input.ndim is equal to {A.dim()}"
+            if A.dim() - tau.dim() != 1
+            else "torch.linalg.householder_product: Expected batch dimensions of tau to be equal to input.shape[:-2], "
+            f"but got {list(tau.shape[:-1])}"
+        )
     if A.dtype is not tau.dtype:
-        raise RuntimeError(f"torch.linalg.householder_product: tau dtype {tau.dtype.name} does not match input dtype {A.dtype.name}")
+        raise RuntimeError(
+            f"torch.linalg.householder_product: tau dtype {tau.dtype.name} does not match input dtype {A.dtype.name}"
+        )
     v = f("tril")(A, -1) + eye_like(A, m).narrow(1, 0, n)
     q = eye_like(A, m).narrow(1, 0, n).expand(A.shape)
     for i in reversed(range(k)):
@@ -147,14 +172,17 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     return q @ other if left else other @ q
 
 
-# --- singular values -----------------------------------------------------------------------------------------------------------
+# --- singular values --------------------------------------------------------------------------------------------------
 @structural(ns="linalg", public=False, exact=True, name="svd", returns=("U", "S", "Vh"))
 def _svd(A: Tensor, full_matrices: bool):
     try:
         u, s, vh = np.linalg.svd(A, full_matrices)
     except np.linalg.LinAlgError:
-        raise LinAlgError("linalg.svd: The algorithm failed to converge because the input matrix is ill-conditioned, has too many repeated singular values, or "
-                          "contains nan or infinity.") from None
+        raise LinAlgError(
+            "linalg.svd: The algorithm failed to converge because the input matrix is ill-conditioned, has too many "
+            "repeated singular values, or "
+            "contains nan or infinity."
+        ) from None
     return u, s, vh
 
 
@@ -212,7 +240,7 @@ _svd.backward(_svd_backward)
 
 @composite(ns="linalg", returns=("U", "S", "Vh"), out="cast")
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None):
-    """(U, S, Vh) with A = U diag(S) Vh, S descending; U and Vh square, or with full_matrices=False only min(m, n) wide."""
+    """(U, S, Vh) with A = U diag(S) Vh, S descending; U and Vh square, or without full_matrices min(m, n) wide."""
     need_matrices("linalg.svd", A)
     return run(_svd, (A, full_matrices))
 
@@ -236,14 +264,17 @@ def svd_old(input: Tensor, some: bool = True, compute_uv: bool = True):
     return _named(svd_old)((u, s, vh.mH))
 
 
-# --- eigenvalues ----------------------------------------------------------------------------------------------------------------
+# --- eigenvalues ------------------------------------------------------------------------------------------------------
 @structural(ns="linalg", public=False, exact=True, name="eigh", returns=("eigenvalues", "eigenvectors"))
 def _eigh(A: Tensor, UPLO: str):
     try:
         w, v = np.linalg.eigh(A, UPLO)
     except np.linalg.LinAlgError:
-        raise LinAlgError("linalg.eigh: The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated "
-                          "eigenvalues.") from None
+        raise LinAlgError(
+            "linalg.eigh: The algorithm failed to converge because the input matrix is ill-conditioned or has too many "
+            "repeated "
+            "eigenvalues."
+        ) from None
     return w, v
 
 
@@ -278,7 +309,8 @@ def _uplo(UPLO: str) -> str:
 
 @composite(ns="linalg", returns=("eigenvalues", "eigenvectors"), out="cast")
 def eigh(A: Tensor, UPLO: str = "L"):
-    """(eigenvalues ascending, eigenvectors in columns) of symmetric or Hermitian matrices, of which the lower (upper) triangle is read."""
+    """(eigenvalues ascending, eigenvectors in columns) of symmetric or Hermitian matrices, of which the lower (upper)
+    triangle is read."""
     need_matrices("linalg.eigh", A, square=True)
     return run(_eigh, (A, _uplo(UPLO)))
 
@@ -294,7 +326,9 @@ def eigvalsh(A: Tensor, UPLO: str = "L"):
 def _eig(A: Tensor):
     if not np.isfinite(A).all():
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
-    c = np.dtype("complex128" if A.dtype.itemsize == 8 and A.dtype.kind == "f" or A.dtype.itemsize == 16 else "complex64")
+    c = np.dtype(
+        "complex128" if A.dtype.itemsize == 8 and A.dtype.kind == "f" or A.dtype.itemsize == 16 else "complex64"
+    )
     w, v = np.linalg.eig(A)
     return w.astype(c), v.astype(c)
 
@@ -342,7 +376,7 @@ def eigvals(A: Tensor):
     return run(_eig, (A,))[0]
 
 
-# --- LU --------------------------------------------------------------------------------------------------------------------------
+# --- LU ---------------------------------------------------------------------------------------------------------------
 @structural(ns="linalg", public=False, exact=True, name="lu_factor_ex", returns=("LU", "pivots", "info"))
 def _lu(A: Tensor, pivot: bool):
     if pivot:
@@ -354,8 +388,8 @@ def _lu(A: Tensor, pivot: bool):
         p = lu[..., k, k]
         info = np.where((p == 0) & (info == 0), k + 1, info).astype(np.int32)
         with np.errstate(all="ignore"):
-            lu[..., k + 1:, k] /= p[..., None]
-        lu[..., k + 1:, k + 1:] -= lu[..., k + 1:, k, None] * lu[..., k, None, k + 1:]
+            lu[..., k + 1 :, k] /= p[..., None]
+        lu[..., k + 1 :, k + 1 :] -= lu[..., k + 1 :, k, None] * lu[..., k, None, k + 1 :]
     piv = np.broadcast_to(np.arange(1, min(m, n) + 1, dtype=np.int32), (*A.shape[:-2], min(m, n))).copy()
     return lu, piv, info
 
@@ -401,11 +435,11 @@ def _lu_backward(grads, needs, LU, pivots, pivot):
     gl, gu = f("tril")(g.narrow(-1, 0, k), -1), f("triu")(g.narrow(-2, 0, k))
     l1, u1, g1, h1 = low.narrow(-2, 0, k), up.narrow(-1, 0, k), gl.narrow(-2, 0, k), gu.narrow(-1, 0, k)
     rest = None
-    if m > k:      # L2 = A2 U^-1
+    if m > k:  # L2 = A2 U^-1
         l2, g2 = low.narrow(-2, k, m - k), gl.narrow(-2, k, m - k)
         rest = solve_triangular(u1.mH, g2, upper=False, left=False)
         h1 = f("triu")(h1 - l2.mH @ rest)
-    elif n > k:    # U2 = L^-1 A2
+    elif n > k:  # U2 = L^-1 A2
         u2, h2 = up.narrow(-1, k, n - k), gu.narrow(-1, k, n - k)
         rest = solve_triangular(l1.mH, h2, upper=True, unitriangular=True)
         g1 = f("tril")(g1 - rest @ u2.mH, -1)
@@ -426,7 +460,11 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False):
     need_matrices("torch.linalg.lu_factor_ex", A)
     r = run(_lu, (A, pivot))
     if check_errors:
-        _raise_singular("torch.linalg.lu_factor_ex", r[2]._a, "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero.")
+        _raise_singular(
+            "torch.linalg.lu_factor_ex",
+            r[2]._a,
+            "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero.",
+        )
     return r
 
 
@@ -436,7 +474,11 @@ def lu_factor(A: Tensor, *, pivot: bool = True):
     need_matrices("torch.linalg.lu_factor", A)
     lu, piv, info = run(_lu, (A, pivot))
     if info._a.__class__ is np.ndarray:
-        _raise_singular("torch.linalg.lu_factor", info._a, "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero.")
+        _raise_singular(
+            "torch.linalg.lu_factor",
+            info._a,
+            "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero.",
+        )
     return _named(lu_factor)((lu, piv))
 
 
@@ -462,8 +504,11 @@ def lu_old(A: Tensor, pivot: bool = True, get_infos: bool = False):
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True):
     """(P, L, U) of packed factors."""
     if LU_pivots.dtype is not INT32:
-        raise RuntimeError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype. Note: this function is intended to be used "
-                           "with the output produced by torch.linalg.lu_factor")
+        raise RuntimeError(
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype. Note: this "
+            "function is intended to be used "
+            "with the output produced by torch.linalg.lu_factor"
+        )
     none = f("empty")((0,), dtype=LU_data.dtype)
     low, up = _parts(LU_data) if unpack_data else (none, none)
     p = _permutation_matrix(LU_pivots, LU_data.shape[-2], LU_data.dtype) if unpack_pivots else none
@@ -475,13 +520,19 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     """X of AX = B (XA = B; with `adjoint` of A^H), with A given by its packed factors and pivots."""
     need_matrices("torch.linalg.lu_solve", LU, "LU", square=True)
     if LU.dtype is not B.dtype:
-        raise RuntimeError(f"linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {_scalar_name(LU.dtype)} and B of type "
-                           f"{_scalar_name(B.dtype)} instead")
+        raise RuntimeError(
+            f"linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {_scalar_name(LU.dtype)} "
+            "and B of type "
+            f"{_scalar_name(B.dtype)} instead"
+        )
     if pivots.dtype is not INT32:
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
     if (B.shape[-2] if left else B.shape[-1]) != LU.shape[-1]:
-        raise RuntimeError(f"linalg.lu_solve: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} ({LU.shape[-2]}x{LU.shape[-1]} and "
-                           f"{B.shape[-2]}x{B.shape[-1]})")
+        raise RuntimeError(
+            f"linalg.lu_solve: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
+            f"({LU.shape[-2]}x{LU.shape[-1]} and "
+            f"{B.shape[-2]}x{B.shape[-1]})"
+        )
     if tuple(pivots.shape) != tuple(LU.shape[:-1]):
         raise RuntimeError("linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix")
     if not left:
@@ -501,13 +552,15 @@ def lu_solve_old(b: Tensor, LU_data: Tensor, LU_pivots: Tensor):
     return lu_solve(LU_data, LU_pivots, b)
 
 
-# --- pseudo-inverses, ranks, least squares ---------------------------------------------------------------------------------------
+# --- pseudo-inverses, ranks, least squares ----------------------------------------------------------------------------
 def _tolerance(A: Any, s: Any, atol: Any, rtol: Any) -> Any:
-    """max(atol, rtol * largest singular value), as a tensor over the batch; rtol is max(m, n) * eps where neither is given."""
+    """max(atol, rtol * largest singular value), as a tensor over the batch; rtol is max(m, n) * eps where neither is
+    given."""
     eps = float(np.finfo(A.dtype.to_real().np).eps) * max(A.shape[-2:])
 
     def column(t: Any) -> Any:
         return t.unsqueeze(-1) if isinstance(t, T) and t.dim() else t
+
     if rtol is None:
         zero = 0.0
         if isinstance(atol, T):
@@ -518,7 +571,11 @@ def _tolerance(A: Any, s: Any, atol: Any, rtol: Any) -> Any:
     a, r = column(atol), column(rtol)
     top = s.narrow(-1, 0, 1) if s.shape[-1] else f("zeros")((*s.shape[:-1], 1), dtype=s.dtype)
     t = r * top
-    return f("maximum")(t, a.to(t.dtype).expand(np.broadcast_shapes(a._a.shape, t._a.shape))) if isinstance(a, T) else t.clamp(min=a)
+    return (
+        f("maximum")(t, a.to(t.dtype).expand(np.broadcast_shapes(a._a.shape, t._a.shape)))
+        if isinstance(a, T)
+        else t.clamp(min=a)
+    )
 
 
 @structural(ns="linalg", public=False, exact=True, name="pinv")
@@ -564,6 +621,7 @@ def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = N
 
 def f_no_grad() -> Any:
     from ..autograd.modes import no_grad
+
     return no_grad()
 
 
@@ -585,18 +643,26 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
 
 @composite(ns="linalg", returns=("solution", "residuals", "rank", "singular_values"))
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None):
-    """(X, residuals, rank, singular values): X minimizes the norm of AX - B. Drivers: gels (full rank assumed), gelsy, gelsd, gelss."""
+    """(X, residuals, rank, singular values): X minimizes the norm of AX - B. Drivers: gels (full rank assumed), gelsy,
+    gelsd, gelss."""
     need_matrices("torch.linalg.lstsq", A, "input")
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
-        raise RuntimeError(f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss) but is {driver}")
+        raise RuntimeError(
+            f"torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss) but is {driver}"
+        )
     if A.dtype is not B.dtype:
-        raise RuntimeError("torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype "
-                           f"{_scalar_name(A.dtype)} and other's dtype {_scalar_name(B.dtype)}")
+        raise RuntimeError(
+            "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype "
+            f"{_scalar_name(A.dtype)} and other's dtype {_scalar_name(B.dtype)}"
+        )
     vectors = B.dim() == 1 or A.dim() - 1 == B.dim() and tuple(B.shape) == tuple(A.shape[:-1])
     b = B.unsqueeze(-1) if vectors else B
     if b.dim() < 2 or b.shape[-2] != A.shape[-2]:
-        raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)" if not vectors else
-                           "torch.linalg.lstsq: input.size(-2) should match other.size(-1)")
+        raise RuntimeError(
+            "torch.linalg.lstsq: input.size(-2) should match other.size(-2)"
+            if not vectors
+            else "torch.linalg.lstsq: input.size(-2) should match other.size(-1)"
+        )
     a, b = _broadcast_batches("torch.linalg.lstsq", A, b)
     driver = driver or "gelsy"
     m, n = A.shape[-2:]
@@ -612,16 +678,23 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         residuals = (e * e).sum(-2)
     rank = f("empty")((0,), dtype=D.int64) if driver == "gels" else full
     values = s if driver in ("gelsd", "gelss") else f("empty")((0,), dtype=real)
-    return _named(lstsq)((x.squeeze(-1) if vectors else x, residuals.squeeze(-1) if vectors and residuals.dim() > 1 else residuals, rank, values))
+    return _named(lstsq)(
+        (
+            x.squeeze(-1) if vectors else x,
+            residuals.squeeze(-1) if vectors and residuals.dim() > 1 else residuals,
+            rank,
+            values,
+        )
+    )
 
 
-
-# --- LDL -------------------------------------------------------------------------------------------------------------------------
+# --- LDL --------------------------------------------------------------------------------------------------------------
 @composite(ns="linalg", returns=("LD", "pivots", "info"), out="cast")
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False):
     """(LD, pivots, info) of symmetric or Hermitian matrices, in LAPACK's packed form (Bunch and Kaufman's pivoting)."""
     need_matrices("torch.linalg.ldl_factor_ex", A, square=True)
     from scipy.linalg import get_lapack_funcs
+
     a = A._a
     (trf,) = get_lapack_funcs(("hetrf" if hermitian and a.dtype.kind == "c" else "sytrf",), (a,))
     ld, piv, info = np.empty(a.shape, a.dtype), np.zeros(a.shape[:-1], np.int32), np.zeros(a.shape[:-2], np.int32)
@@ -629,7 +702,11 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
         for k, x in enumerate(each(a)):
             each(ld)[k], piv.reshape(-1, a.shape[-1])[k], info.reshape(-1)[k] = trf(x, lower=True)
     if check_errors:
-        _raise_singular("torch.linalg.ldl_factor_ex", info, "D[{0},{0}] is zero and using it to solve would result in a division by zero.")
+        _raise_singular(
+            "torch.linalg.ldl_factor_ex",
+            info,
+            "D[{0},{0}] is zero and using it to solve would result in a division by zero.",
+        )
     return _named(ldl_factor_ex)((wrap(np.tril(ld)), wrap(piv), wrap(info)))
 
 
@@ -646,6 +723,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     """X of AX = B, with A given by its LDL factors."""
     need_matrices("torch.linalg.ldl_solve", LD, "LD", square=True)
     from scipy.linalg import get_lapack_funcs
+
     if pivots.dtype.category != D.INTEGER:
         raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {_scalar_name(pivots.dtype)}")
     a, b = _broadcast_batches("torch.linalg.ldl_solve", LD, B)

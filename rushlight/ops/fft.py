@@ -1,6 +1,7 @@
 """Discrete Fourier transforms.
 
-Three array functions do the work: complex to complex, real to half the complex spectrum, and back; each times an explicit scale.
+Three array functions do the work: complex to complex, real to half the complex spectrum, and back; each times an
+explicit scale.
 The adjoint of a transform is the transform in the other direction with the same scale, which gives all gradients.
 """
 
@@ -17,6 +18,7 @@ from .execute import _scalar_name, normalize_dims, run
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Sizes = tuple[int, ...]
 
 
@@ -69,7 +71,9 @@ _r2c.gradient(input=_r2c_gradient)
 def _c2r(input: Tensor, dim: tuple, n: int, scale: float):
     """Real numbers from half their spectrum along the last of `dim`; inverse direction."""
     s = [input.shape[d] for d in dim[:-1]] + [n]
-    return _scaled(np.fft.irfftn(input, s=s, axes=dim, norm="forward"), scale, np.dtype(f"f{input.dtype.itemsize // 2}"))
+    return _scaled(
+        np.fft.irfftn(input, s=s, axes=dim, norm="forward"), scale, np.dtype(f"f{input.dtype.itemsize // 2}")
+    )
 
 
 def _c2r_shape(input, dim, n, scale):
@@ -81,12 +85,13 @@ def _c2r_shape(input, dim, n, scale):
 def _c2r_gradient(grad, input_meta, dim, n, scale):
     g = run(_r2c, (grad, dim, scale, True))
     k = (n - 1) // 2
-    if k > 0:   # the elements whose mirror images are not stored count twice
+    if k > 0:  # the elements whose mirror images are not stored count twice
         d = dim[-1]
         m = g.shape[d]
         twice = np.ones(m)
-        twice[1:1 + k] = 2
+        twice[1 : 1 + k] = 2
         from ..core.tensor import wrap
+
         g = g * wrap(twice.astype(grad._a.dtype)).reshape([m if i == d else 1 for i in range(g.dim())])
     return g
 
@@ -102,14 +107,16 @@ def fit(x: Any, n: int, d: int) -> Any:
         return x
     if have > n:
         return x.narrow(d, 0, n)
-    return f("cat")([x, f("zeros")([n - have if k == d else m for k, m in enumerate(x.shape)], dtype=x.dtype, device=x.device)], d)
+    return f("cat")(
+        [x, f("zeros")([n - have if k == d else m for k, m in enumerate(x.shape)], dtype=x.dtype, device=x.device)], d
+    )
 
 
 def _scale(norm: str | None, count: int, forward: bool) -> float:
     if norm not in (None, "forward", "backward", "ortho"):
         raise RuntimeError(f'Invalid normalization mode: "{norm}"')
     if norm == "ortho":
-        return count ** -0.5
+        return count**-0.5
     return 1.0 / count if (norm == "forward") == forward else 1.0
 
 
@@ -211,7 +218,8 @@ NS = {"ns": "fft", "out": "cast"}
 
 @composite(**NS)
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None):
-    """The Fourier transform along `dim`, of `n` points (cut off or continued with zeros). `norm`: "backward" (unscaled), "ortho", "forward"."""
+    """The Fourier transform along `dim`, of `n` points (cut off or continued with zeros). `norm`: "backward"
+    (unscaled), "ortho", "forward"."""
     d, n = _one("fft", input, n, dim)
     return _complex_n("fft", input, None if n is None else [n], (d,), norm, True)
 
@@ -307,11 +315,19 @@ def ihfftn(input: Tensor, s: Sizes | None = None, dim: tuple | None = None, norm
 def _plane(name: str, of: Any) -> None:
     def body(input: Tensor, s: tuple | None = None, dim: tuple = (-2, -1), norm: str | None = None):
         return of(input, s, dim, norm)
+
     body.__name__, body.__doc__ = name, f"`{name[:-1]}n` over two dimensions."
     composite(body, **NS)
 
 
-for _name, _op in (("fft2", fftn), ("ifft2", ifftn), ("rfft2", rfftn), ("irfft2", irfftn), ("hfft2", hfftn), ("ihfft2", ihfftn)):
+for _name, _op in (
+    ("fft2", fftn),
+    ("ifft2", ifftn),
+    ("rfft2", rfftn),
+    ("irfft2", irfftn),
+    ("hfft2", hfftn),
+    ("ihfft2", ihfftn),
+):
     _plane(_name, _op.fn)
 
 
@@ -352,17 +368,30 @@ fftfreq.shape(lambda n, d: (n,))
 rfftfreq.shape(lambda n, d: (n // 2 + 1,))
 
 
-# --- short-time transforms --------------------------------------------------------------------------------------------------
+# --- short-time transforms --------------------------------------------------------------------------------------------
 @composite(method=True)
-def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True,
-         pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
-         align_to_window: bool | None = None):
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+):
     """The Fourier transforms of overlapping windows: (..., frequencies, windows)."""
     hop = n_fft // 4 if hop_length is None else hop_length
     win = n_fft if win_length is None else win_length
     if return_complex is None and not input.dtype.is_complex and (window is None or not window.dtype.is_complex):
-        raise RuntimeError("stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True in a future "
-                           "PyTorch release.")
+        raise RuntimeError(
+            "stft requires the return_complex parameter be given for real inputs, and will further require that "
+            "return_complex=True in a future "
+            "PyTorch release."
+        )
     if input.dim() not in (1, 2):
         raise RuntimeError(f"stft: expected a 1D or 2D tensor, but got {input.dim()}D")
     if center and align_to_window:
@@ -378,7 +407,10 @@ def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: i
     if not 0 < win <= n_fft:
         raise RuntimeError(f"stft: expected 0 < win_length <= n_fft, but got win_length={win}")
     if window is not None and (window.dim() != 1 or window.shape[0] != win):
-        raise RuntimeError(f"stft: expected a 1D window tensor of size equal to win_length={win}, but got window with size {list(window.shape)}")
+        raise RuntimeError(
+            f"stft: expected a 1D window tensor of size equal to win_length={win}, but got window with size "
+            f"{list(window.shape)}"
+        )
     w = _centered(window, win, n_fft, x)
     frames = x.unfold(1, n_fft, hop)
     if w is not None:
@@ -405,13 +437,25 @@ def _centered(window: Any, win: int, n_fft: int, like: Any) -> Any:
 
 
 @composite(method=True)
-def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True,
-          normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False):
+def istft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+):
     """The signal of which `stft` gave the transforms, by least squares (Griffin and Lim, 1984)."""
     hop = n_fft // 4 if hop_length is None else hop_length
     win = n_fft if win_length is None else win_length
     if not input.dtype.is_complex:
-        raise RuntimeError("istft requires a complex-valued input tensor matching the output from stft with return_complex=True.")
+        raise RuntimeError(
+            "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
+        )
     if input.dim() not in (2, 3):
         raise RuntimeError(f"istft: expected a tensor with 2 or 3 dimensions, but got {input.dim()}")
     if not 0 < hop <= win:
@@ -421,8 +465,11 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
     x = input.unsqueeze(0) if input.dim() == 2 else input
     onesided = x.shape[1] != n_fft if onesided is None else onesided
     if onesided and x.shape[1] != n_fft // 2 + 1 or not onesided and x.shape[1] != n_fft:
-        raise RuntimeError(f"istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when onesided=True, but got "
-                           f"{x.shape[1]}")
+        raise RuntimeError(
+            "istft: expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 "
+            "when onesided=True, but got "
+            f"{x.shape[1]}"
+        )
     if return_complex and onesided:
         raise RuntimeError("istft: complex output needs onesided=False")
     norm = "ortho" if normalized else None
@@ -444,11 +491,19 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
     end = total - n_fft // 2 if length is None and center else total if length is None else min(start + length, total)
     out, weight = out.narrow(1, start, end - start), weight.narrow(0, start, end - start)
     if bool((f("abs")(weight) < 1e-11).any().item()):
-        raise RuntimeError("istft: window overlap add min: 1 and the squared windows must not vanish: they do where signal is to be restored")
+        raise RuntimeError(
+            "istft: window overlap add min: 1 and the squared windows must not vanish: they do where signal is to be "
+            "restored"
+        )
     out = out / weight
     if length is not None and out.shape[1] < length:
         import warnings
-        warnings.warn("The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please check your center and "
-                      "hop_length settings.", stacklevel=4)
+
+        warnings.warn(
+            "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. "
+            "Please check your center and "
+            "hop_length settings.",
+            stacklevel=4,
+        )
         out = f("constant_pad_nd")(out, (0, length - out.shape[1]), 0)
     return out.squeeze(0) if input.dim() == 2 else out

@@ -17,6 +17,7 @@ from .index import add_rows
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
 
 ndarray = np.ndarray
@@ -39,9 +40,14 @@ def check_index(name: str, a: Any, dim: int, idx: Any, size: int | None = None) 
     n = (a.shape[dim] if a.ndim else 1) if size is None else size
     lo, hi = idx.min(), idx.max()
     if lo < 0 or hi >= n:
-        raise IndexError(f"index {lo if lo < 0 else hi} is out of bounds for dimension {dim} with size {n}: {name}() takes 0 to {n - 1}") \
-            if name in ("index_select", "embedding") else RuntimeError(
-                f"index {lo if lo < 0 else hi} is out of bounds for dimension {dim} with size {n}")
+        raise (
+            IndexError(
+                f"index {lo if lo < 0 else hi} is out of bounds for dimension {dim} with size {n}: {name}() takes 0 to "
+                f"{n - 1}"
+            )
+            if name in ("index_select", "embedding")
+            else RuntimeError(f"index {lo if lo < 0 else hi} is out of bounds for dimension {dim} with size {n}")
+        )
 
 
 def _gather_check(input, dim, index, sparse_grad=False):
@@ -52,8 +58,11 @@ def _gather_check(input, dim, index, sparse_grad=False):
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
     for k, (n, m) in enumerate(zip(index.shape, input.shape, strict=False)):
         if k != d and n > m:
-            raise RuntimeError(f"Size does not match at dimension {k} expected index {list(index.shape)} to be no larger than self {list(input.shape)} "
-                               f"apart from dimension {d}")
+            raise RuntimeError(
+                f"Size does not match at dimension {k} expected index {list(index.shape)} to be no larger than self "
+                f"{list(input.shape)} "
+                f"apart from dimension {d}"
+            )
     check_index("gather", input, d, index)
 
 
@@ -64,7 +73,8 @@ def _corner(a: ndarray, shape: tuple[int, ...], dim: int) -> ndarray:
 
 @structural(method=True, check=_gather_check, exact=True, out="apart")
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False):
-    """out[i][j] = input[index[i][j]][j] for dim 0, and so on. RuntimeError for an index out of range or of other dimensions."""
+    """out[i][j] = input[index[i][j]][j] for dim 0, and so on. RuntimeError for an index out of range or of other
+    dimensions."""
     if input.ndim == 0 or index.ndim == 0:
         return input.reshape(-1)[index.reshape(-1)].reshape(index.shape)
     d = dim_of(input, dim)
@@ -74,7 +84,11 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 
 gather.shape(lambda input, dim, index, sparse_grad: index.shape)
-gather.gradient(input=lambda grad, input_meta, dim, index: f("scatter_add")(f("zeros")(input_meta.shape, dtype=grad.dtype), dim, index, grad))
+gather.gradient(
+    input=lambda grad, input_meta, dim, index: f("scatter_add")(
+        f("zeros")(input_meta.shape, dtype=grad.dtype), dim, index, grad
+    )
+)
 
 
 def _scatter_check(input, dim, index, src, reduce=None):
@@ -90,8 +104,10 @@ def _scatter_check(input, dim, index, src, reduce=None):
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
     for k, n in enumerate(index.shape):
         if (k != d and input.ndim and n > input.shape[k]) or (has and src.ndim and n > src.shape[k]):
-            raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}"
-                               + (f" and to be no larger size than src {list(src.shape)}" if has else ""))
+            raise RuntimeError(
+                f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from "
+                f"dimension {d}" + (f" and to be no larger size than src {list(src.shape)}" if has else "")
+            )
     check_index("scatter", input, d, index)
 
 
@@ -108,8 +124,13 @@ def _src_part(src: Any, index: ndarray) -> Any:
 
 def _one(input: ndarray, index: ndarray, src: Any) -> tuple[ndarray, ndarray, Any]:
     """0-dim operands as vectors of one element, on the same memory."""
-    return (input.reshape(1) if input.ndim == 0 else input, index.reshape(1) if index.ndim == 0 else index,
-            src.reshape(1) if hasattr(src, "ndim") and src.ndim == 0 and hasattr(src, "reshape") and src.__class__ is ndarray else src)
+    return (
+        input.reshape(1) if input.ndim == 0 else input,
+        index.reshape(1) if index.ndim == 0 else index,
+        src.reshape(1)
+        if hasattr(src, "ndim") and src.ndim == 0 and hasattr(src, "reshape") and src.__class__ is ndarray
+        else src,
+    )
 
 
 @writes(method=True, check=_scatter_check, exact=True, public=False, name="scatter")
@@ -119,7 +140,10 @@ def _scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number):
         input[_scatter_at(input, dim, index)] = _src_part(src, index)
 
 
-_scatter.gradient(input=lambda grad, dim, index: f("scatter")(grad, dim, index, 0), src=lambda grad, dim, index, src_meta: _src_back(grad, dim, index, src_meta))
+_scatter.gradient(
+    input=lambda grad, dim, index: f("scatter")(grad, dim, index, 0),
+    src=lambda grad, dim, index, src_meta: _src_back(grad, dim, index, src_meta),
+)
 
 
 def _src_back(grad, dim, index, src_meta):
@@ -138,8 +162,17 @@ def _reduce_name(reduce: str) -> str:
 
 
 @composite(method=True, inplace=False, out="apart")
-def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number = None, *, value: Number | None = None, reduce: str | None = None):
-    """`src` (or a number) written at `index` along `dim`: out[index[i][j]][j] = src[i][j] for dim 0. With `reduce` "add" or "multiply" it is
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | Number = None,
+    *,
+    value: Number | None = None,
+    reduce: str | None = None,
+):
+    """`src` (or a number) written at `index` along `dim`: out[index[i][j]][j] = src[i][j] for dim 0. With `reduce`
+    "add" or "multiply" it is
     combined with what is there."""
     src = value if src is None else src
     if reduce is not None:
@@ -148,7 +181,9 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number = None,
     return execute.run(_scatter, (input, dim, index, src))
 
 
-def _scatter_inplace(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
+def _scatter_inplace(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Any:
     src = value if src is None else src
     if reduce is not None:
         src = src if isinstance(src, T) else f("full_like")(index, src, dtype=input.dtype)
@@ -167,12 +202,19 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor):
         np.add.at(input, _scatter_at(input, dim, index), _src_part(src, index))
 
 
-scatter_add.gradient(input=lambda grad: grad, src=lambda grad, dim, index, src_meta: _src_back(grad, dim, index, src_meta))
+scatter_add.gradient(
+    input=lambda grad: grad, src=lambda grad, dim, index, src_meta: _src_back(grad, dim, index, src_meta)
+)
 
 
-@writes(method=True, check=lambda input, dim, index, src, reduce, include_self: _scatter_check(input, dim, index, src), exact=True)
+@writes(
+    method=True,
+    check=lambda input, dim, index, src, reduce, include_self: _scatter_check(input, dim, index, src),
+    exact=True,
+)
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True):
-    """`src` combined at `index` along `dim` by "sum", "prod", "mean", "amax" or "amin", with what is there if `include_self`."""
+    """`src` combined at `index` along `dim` by "sum", "prod", "mean", "amax" or "amin", with what is there if
+    `include_self`."""
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if not index.size:
@@ -182,10 +224,24 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     if not include_self:
         start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
         if start is None:
-            lim = np.finfo(input.dtype) if input.dtype.kind == "f" else np.iinfo(input.dtype) if input.dtype.kind in "iu" else None
-            start = (-np.inf if reduce == "amax" else np.inf) if input.dtype.kind == "f" else (lim.min if reduce == "amax" else lim.max) if lim else 0
+            lim = (
+                np.finfo(input.dtype)
+                if input.dtype.kind == "f"
+                else np.iinfo(input.dtype)
+                if input.dtype.kind in "iu"
+                else None
+            )
+            start = (
+                (-np.inf if reduce == "amax" else np.inf)
+                if input.dtype.kind == "f"
+                else (lim.min if reduce == "amax" else lim.max)
+                if lim
+                else 0
+            )
         input[at] = start
-    {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[reduce].at(input, at, s)
+    {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[reduce].at(
+        input, at, s
+    )
     if reduce == "mean":
         n = np.full(input.shape, 1 if include_self else 0, np.int64)
         np.add.at(n, at, 1)
@@ -212,8 +268,11 @@ def _reduce_gradient(grad, needs, input, dim, index, src, reduce, include_self, 
         whole = f("where")(zeros == 0, rest, f("zeros_like")(rest))
         alone = f("where")(zeros == 1, rest, f("zeros_like")(rest))
         gi = grad * f("where")(input == 0, alone, whole / f("where")(input == 0, one, input))
-        gs = grad.gather(dim, index) * f("where")(src == 0, alone.gather(dim, index),
-                                                  whole.gather(dim, index) / f("where")(src == 0, f("ones_like")(src), src))
+        gs = grad.gather(dim, index) * f("where")(
+            src == 0,
+            alone.gather(dim, index),
+            whole.gather(dim, index) / f("where")(src == 0, f("ones_like")(src), src),
+        )
     else:
         hit = (input == result).to(grad.dtype) if include_self else f("zeros_like")(input)
         picked = (src == result.gather(dim, index)).to(grad.dtype)
@@ -248,8 +307,16 @@ def index_select(input: Tensor, dim: int, index: Tensor):
     return input.take(index.reshape(-1), dim)
 
 
-index_select.shape(lambda input, dim, index: tuple(index.size if k == dim % max(len(input.shape), 1) else n for k, n in enumerate(input.shape)))
-index_select.gradient(input=lambda grad, input_meta, dim, index: f("index_add")(f("zeros")(input_meta.shape, dtype=grad.dtype), dim, index, grad))
+index_select.shape(
+    lambda input, dim, index: tuple(
+        index.size if k == dim % max(len(input.shape), 1) else n for k, n in enumerate(input.shape)
+    )
+)
+index_select.gradient(
+    input=lambda grad, input_meta, dim, index: f("index_add")(
+        f("zeros")(input_meta.shape, dtype=grad.dtype), dim, index, grad
+    )
+)
 
 
 def _index_write_check(name: str) -> Any:
@@ -258,20 +325,36 @@ def _index_write_check(name: str) -> Any:
         if index.ndim > 1:
             raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim}")
         if hasattr(source, "dtype") and source.dtype != input.dtype:
-            raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got (self) {D.of(input.dtype).name} and (source) "
-                               f"{D.of(source.dtype).name}")
+            raise RuntimeError(
+                f"{name}(): self and source expected to have the same dtype, but got (self) {D.of(input.dtype).name} "
+                "and (source) "
+                f"{D.of(source.dtype).name}"
+            )
         if hasattr(source, "shape") and source.ndim:
             want = list(input.shape)
             if input.ndim:
                 want[d] = index.size
             if max(source.ndim, 1) != max(input.ndim, 1):
-                raise RuntimeError(f"source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
-                                   f"{list(input.shape)} source.shape = {list(source.shape)}")
+                raise RuntimeError(
+                    "source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+                    "self.shape = "
+                    f"{list(input.shape)} source.shape = {list(source.shape)}"
+                )
             if source.ndim == input.ndim and list(source.shape) != want:
-                raise RuntimeError(f"source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
-                                   f"{list(input.shape)} source.shape = {list(source.shape)}") if source.shape[d] == index.size else IndexError(
-                    f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): ({source.shape[d]}), for dim: {d}")
+                raise (
+                    RuntimeError(
+                        "source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+                        "self.shape = "
+                        f"{list(input.shape)} source.shape = {list(source.shape)}"
+                    )
+                    if source.shape[d] == index.size
+                    else IndexError(
+                        f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): "
+                        f"({source.shape[d]}), for dim: {d}"
+                    )
+                )
         check_index("index_select", input, d, index)
+
     return check
 
 
@@ -290,7 +373,12 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
         np.add.at(np.moveaxis(input, d, 0), i, np.moveaxis(s, d, 0))
 
 
-index_add.gradient(input=lambda grad: grad, source=lambda grad, dim, index, source_meta, alpha: (grad.index_select(dim, index) * alpha).reshape(source_meta.shape))
+index_add.gradient(
+    input=lambda grad: grad,
+    source=lambda grad, dim, index, source_meta, alpha: (grad.index_select(dim, index) * alpha).reshape(
+        source_meta.shape
+    ),
+)
 
 
 @writes(method=True, check=_index_write_check("index_copy"), exact=True, out="apart")
@@ -302,15 +390,23 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor):
     np.moveaxis(input, dim_of(input, dim), 0)[index.reshape(-1)] = np.moveaxis(source, dim_of(input, dim), 0)
 
 
-index_copy.gradient(input=lambda grad, dim, index: f("index_fill")(grad, dim, index, 0),
-                    source=lambda grad, dim, index, source_meta: grad.index_select(dim, index).reshape(source_meta.shape))
+index_copy.gradient(
+    input=lambda grad, dim, index: f("index_fill")(grad, dim, index, 0),
+    source=lambda grad, dim, index, source_meta: grad.index_select(dim, index).reshape(source_meta.shape),
+)
 
 
-@writes(method=True, check=lambda input, dim, index, value: _index_write_check("index_fill")(input, dim, index, None), exact=True)
+@writes(
+    method=True,
+    check=lambda input, dim, index, value: _index_write_check("index_fill")(input, dim, index, None),
+    exact=True,
+)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number):
     """`value` written to the slices along `dim` that `index` names."""
     if hasattr(value, "ndim") and value.ndim:
-        raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).")
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
     if input.ndim == 0:
         input[...] = value
         return
@@ -321,4 +417,7 @@ def _distinct(index):
     return wrap(np.unique(index._a))
 
 
-index_fill.gradient(input=lambda grad, dim, index: f("index_fill")(grad, dim, index, 0), value=lambda grad, dim, index: grad.index_select(dim, _distinct(index)).sum())
+index_fill.gradient(
+    input=lambda grad, dim, index: f("index_fill")(grad, dim, index, 0),
+    value=lambda grad, dim, index: grad.index_select(dim, _distinct(index)).sum(),
+)

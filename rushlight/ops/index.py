@@ -1,4 +1,4 @@
-"""Indexing: by slices and numbers (views), by tensors and masks (copies), gathering and scattering along a dimension."""
+"""Indexing: by slices and numbers (views), by tensors and masks (copies)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .declare import structural, view, writes
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
 
 ndarray = np.ndarray
@@ -44,7 +45,7 @@ def _basic(input: Tensor, items: tuple):
 
 @_basic.fast
 def _(a, items):
-    return a[(*items, ...)]     # the ellipsis: a view even where every dimension has an int
+    return a[(*items, ...)]  # the ellipsis: a view even where every dimension has an int
 
 
 def _basic_gradient(grad, input_meta, items):
@@ -72,7 +73,7 @@ def getitem(self: Any, index: Any) -> Any:
                 i = index._a
                 if i.dtype is I64:
                     v = wrap(a.take(i, 0))
-                elif i.dtype is BOOL and i.shape == a.shape[:i.ndim]:
+                elif i.dtype is BOOL and i.shape == a.shape[: i.ndim]:
                     v = wrap(a[i])
                 else:
                     return _getitem(self, index)
@@ -160,17 +161,23 @@ def _normalize(self: Any, index: Any) -> tuple[list[Any], bool]:
                 raise ValueError("step must be greater than zero")
             used += 1
         elif it is not None and it is not Ellipsis:
-            raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
-                             f"(got {type(it).__name__})")
+            raise IndexError(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+                f"(got {type(it).__name__})"
+            )
         out.append(it)
     if sum(1 for i in out if i is Ellipsis) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if used > ndim:
-        raise IndexError(f"too many indices for tensor of dimension {ndim}" if ndim else
-                         "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number")
+        raise IndexError(
+            f"too many indices for tensor of dimension {ndim}"
+            if ndim
+            else "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to "
+            "convert a 0-dim tensor to a number"
+        )
     k = next((i for i, x in enumerate(out) if x is Ellipsis), None)
     fill = [slice(None)] * (ndim - used)
-    out = [*out, *fill] if k is None else [*out[:k], *fill, *out[k + 1:]]
+    out = [*out, *fill] if k is None else [*out[:k], *fill, *out[k + 1 :]]
     d = 0
     for it in out:
         if it.__class__ is int:
@@ -223,7 +230,8 @@ def _split_advanced(self: Any, items: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _expand_masks(shape: tuple[int, ...], indices: Any) -> list[Any]:
-    """Index arrays, masks turned into the positions where they hold. IndexError for shapes that do not fit and positions out of range."""
+    """Index arrays, masks turned into the positions where they hold. IndexError for shapes that do not fit and
+    positions out of range."""
     out: list[Any] = []
     d = 0
     for it in indices:
@@ -235,8 +243,11 @@ def _expand_masks(shape: tuple[int, ...], indices: Any) -> list[Any]:
         if x.dtype.kind == "b" or x.dtype == np.uint8:
             for k in range(x.ndim):
                 if d + k >= len(shape) or x.shape[k] != shape[d + k]:
-                    raise IndexError(f"The shape of the mask {list(x.shape)} at index {k} does not match the shape of the indexed tensor "
-                                     f"{list(shape)} at index {d + k}")
+                    raise IndexError(
+                        f"The shape of the mask {list(x.shape)} at index {k} does not match the shape of the indexed "
+                        "tensor "
+                        f"{list(shape)} at index {d + k}"
+                    )
             out.extend(np.nonzero(x))
             d += x.ndim
         else:
@@ -252,8 +263,10 @@ def _expand_masks(shape: tuple[int, ...], indices: Any) -> list[Any]:
     try:
         np.broadcast_shapes(*[x.shape for x in arrays])
     except ValueError:
-        raise IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes "
-                         + ", ".join(str(list(x.shape)) for x in arrays)) from None
+        raise IndexError(
+            "shape mismatch: indexing tensors could not be broadcast together with shapes "
+            + ", ".join(str(list(x.shape)) for x in arrays)
+        ) from None
     return out
 
 
@@ -297,18 +310,24 @@ index.gradient(input=_index_gradient)
 
 @writes(method=True, exact=True)
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False):
-    """`values` (broadcast) written, or with `accumulate` added, at the positions that the tuple of index tensors gives."""
+    """`values` (broadcast) written, or with `accumulate` added, at the positions that a tuple of tensors gives."""
     indices = tuple(indices)
     at = _numpy_index(input.shape, indices)
     if values.dtype != input.dtype:
-        raise RuntimeError(f"Index put requires the source and destination dtypes match, got {D.of(input.dtype).name} for the destination and "
-                           f"{D.of(values.dtype).name} for the source.")
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {D.of(input.dtype).name} for the "
+            "destination and "
+            f"{D.of(values.dtype).name} for the source."
+        )
     if not accumulate:
         try:
             input[at] = values
         except ValueError:
-            raise RuntimeError(f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of shape "
-                               f"{list(input[at].shape)}") from None
+            raise RuntimeError(
+                f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+                "shape "
+                f"{list(input[at].shape)}"
+            ) from None
         return
     if len(at) == 1 and at[0].__class__ is ndarray and at[0].ndim == 1 and input.ndim == 2 and input.dtype.kind == "f":
         add_rows(input, at[0], np.broadcast_to(values, (at[0].shape[0], input.shape[1])))
@@ -340,6 +359,7 @@ def _put_input_gradient(grad, indices, values_meta, accumulate):
 
 def _put_values_gradient(grad, indices, values_meta):
     from .generate import sum_to
+
     return sum_to(index_by(grad, list(indices)), values_meta.shape)
 
 
@@ -349,8 +369,13 @@ index_put.gradient(input=_put_input_gradient, values=_put_values_gradient)
 def setitem(self: Any, idx: Any, value: Any) -> None:
     """`x[index] = value`: numbers, arrays and tensors, broadcast and cast."""
     a = self._a
-    if a.__class__ is ND and a.flags.c_contiguous and execute.capture[0] is None and (self._rg is False or not execute.modes.grad) \
-            and _set_plain(self, a, idx, value):
+    if (
+        a.__class__ is ND
+        and a.flags.c_contiguous
+        and execute.capture[0] is None
+        and (self._rg is False or not execute.modes.grad)
+        and _set_plain(self, a, idx, value)
+    ):
         return
     items, advanced = _normalize(self, idx)
     if not isinstance(value, T):
@@ -384,7 +409,14 @@ def _set_plain(self: Any, a: ndarray, idx: Any, value: Any) -> bool:
     c = value.__class__
     if c is T:
         v = value._a
-        if v.__class__ is not ND or v.dtype is not a.dtype or v.base is not None or v is a or value._rg is not False and execute.modes.grad:
+        if (
+            v.__class__ is not ND
+            or v.dtype is not a.dtype
+            or v.base is not None
+            or v is a
+            or value._rg is not False
+            and execute.modes.grad
+        ):
             return False
     elif c is float and a.dtype.kind == "f" or c is int and a.dtype.kind in "fi":
         v = value
@@ -393,11 +425,24 @@ def _set_plain(self: Any, a: ndarray, idx: Any, value: Any) -> bool:
     k = idx.__class__
     if k is T:
         i = idx._a
-        if i.__class__ is not ND or not i.ndim or not a.ndim or i.dtype is not I64 and (i.dtype is not BOOL or i.shape != a.shape[:i.ndim]) or c is T and i.dtype is BOOL:
+        if (
+            i.__class__ is not ND
+            or not i.ndim
+            or not a.ndim
+            or i.dtype is not I64
+            and (i.dtype is not BOOL or i.shape != a.shape[: i.ndim])
+            or c is T
+            and i.dtype is BOOL
+        ):
             return False
         at: Any = i
-    elif k is int or k is slice and idx.step is None or k is tuple and all([_plain(x) and x.__class__ is not slice or
-                                                                           x.__class__ is slice and x.step is None for x in idx]):
+    elif (
+        k is int
+        or k is slice
+        and idx.step is None
+        or k is tuple
+        and all([_plain(x) and x.__class__ is not slice or x.__class__ is slice and x.step is None for x in idx])
+    ):
         at = idx
     else:
         return False
@@ -414,12 +459,16 @@ def _strip(target: Any, value: Any, self: Any) -> None:
     while v._a.ndim > target._a.ndim and v._a.shape[0] == 1:
         v = v.squeeze(0)
     if v._a.ndim > target._a.ndim:
-        raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.shape)} cannot be broadcast to indexing result of shape {list(target.shape)}")
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(value.shape)} cannot be broadcast to indexing result of "
+            f"shape {list(target.shape)}"
+        )
     target.copy_(v)
 
 
 def _fill() -> Any:
     from .copy import fill_
+
     return fill_
 
 

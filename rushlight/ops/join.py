@@ -17,6 +17,7 @@ from .geometry import Geometry
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Tensors = list[Tensor]
     Number = int | float | complex
     Sizes = tuple[int, ...]
@@ -34,7 +35,12 @@ def _cat_check(tensors, dim):
     if not len(tensors):
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     shape = tensors[0].shape
-    if len(shape) > 1 and all([a.shape == shape for a in tensors]) and dim.__class__ is int and -len(shape) <= dim < len(shape):
+    if (
+        len(shape) > 1
+        and all([a.shape == shape for a in tensors])
+        and dim.__class__ is int
+        and -len(shape) <= dim < len(shape)
+    ):
         return
     for k, a in enumerate(tensors):
         if a.ndim == 0:
@@ -49,10 +55,19 @@ def _cat_check(tensors, dim):
             raise RuntimeError(f"Tensors must have same number of dimensions: got {first.ndim} and {a.ndim}")
         for i, (n, m) in enumerate(zip(first.shape, a.shape, strict=True)):
             if i != d and n != m:
-                raise RuntimeError(f"Sizes of tensors must match except in dimension {d}. Expected size {n} but got size {m} for tensor number {k} in the list.")
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {d}. Expected size {n} but got size {m} for "
+                    f"tensor number {k} in the list."
+                )
 
 
-@structural(exact=True, check=_cat_check, out="moved", aliases=("concat", "concatenate"), old={"inputs": "tensors", "dimension": "dim"})
+@structural(
+    exact=True,
+    check=_cat_check,
+    out="moved",
+    aliases=("concat", "concatenate"),
+    old={"inputs": "tensors", "dimension": "dim"},
+)
 def cat(tensors: Tensors, dim: int = 0):
     """The tensors one after the other along `dim`; dtypes are promoted. Sizes elsewhere must agree."""
     first = tensors[0].dtype
@@ -100,7 +115,10 @@ def _stack_check(tensors, dim):
         raise RuntimeError("stack expects a non-empty TensorList")
     for k, a in enumerate(tensors):
         if a.shape != tensors[0].shape:
-            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(tensors[0].shape)} at entry 0 and {list(a.shape)} at entry {k}")
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(tensors[0].shape)} at entry 0 and "
+                f"{list(a.shape)} at entry {k}"
+            )
     Geometry(tensors[0].shape, tensors[0].shape).dim(dim, 1)
 
 
@@ -140,7 +158,9 @@ def _atleast(n: int, t: Any) -> Any:
         return t.reshape(1) if k == 0 else t
     if n == 2:
         return t.reshape(1, 1) if k == 0 else t.unsqueeze(0) if k == 1 else t
-    return t.reshape(1, 1, 1) if k == 0 else t.unsqueeze(0).unsqueeze(-1) if k == 1 else t.unsqueeze(-1) if k == 2 else t
+    return (
+        t.reshape(1, 1, 1) if k == 0 else t.unsqueeze(0).unsqueeze(-1) if k == 1 else t.unsqueeze(-1) if k == 2 else t
+    )
 
 
 def _many(name: str, n: int) -> None:
@@ -150,11 +170,13 @@ def _many(name: str, n: int) -> None:
             return tuple(_atleast(n, t) for t in tensors)
         r = tuple(_atleast(n, t) for t in tensors)
         return r[0] if len(r) == 1 else r
+
     fn.__name__ = name
     fn.__doc__ = f"Each tensor with at least {n} dimension{'s' * (n > 1)}."
 
     def body(tensors: Any):
         return fn(tensors)
+
     body.__name__, body.__doc__ = name, fn.__doc__
     op = composite(body)
     op._derived["function"] = fn
@@ -220,8 +242,11 @@ def tile(input: Tensor, dims: Sizes):
 
 
 @composite(method=True)
-def repeat_interleave(input: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None):
-    """Each slice along `dim` (of the flattened tensor by default) `repeats` times in a row; `repeats` alone gives the indices."""
+def repeat_interleave(
+    input: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None
+):
+    """Each slice along `dim` (of the flattened tensor by default) `repeats` times in a row; `repeats` alone gives the
+    indices."""
     if repeats is None:
         n = input._a
         if input.dtype.category != D.INTEGER:
@@ -238,7 +263,10 @@ def repeat_interleave(input: Tensor, repeats: int | Tensor | None = None, dim: i
         if repeats.dim() > 1:
             raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
         if repeats.numel() not in (1, n):
-            raise RuntimeError(f"repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.numel()} and input.size({dim}) = {n}")
+            raise RuntimeError(
+                f"repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.numel()} and "
+                f"input.size({dim}) = {n}"
+            )
         r = repeats._a if repeats.numel() == n and repeats.dim() else int(repeats._a.reshape(-1)[0])
     else:
         r = repeats
@@ -295,7 +323,8 @@ _roll.gradient(input=lambda grad, shifts, dims: roll(grad, tuple(-s for s in shi
 
 @composite(method=True)
 def roll(input: Tensor, shifts: int | tuple, dims: int | tuple | None = None):
-    """Elements shifted along `dims`, those that fall off come in at the other end; without dims the flattened tensor is rolled."""
+    """Elements shifted along `dims`, those that fall off come in at the other end; without dims the flattened tensor is
+    rolled."""
     s = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     if not s:
         raise RuntimeError("`shifts` required")
@@ -339,6 +368,7 @@ def _triangle(lower: bool) -> Any:
             raise RuntimeError("tril: input tensor must have at least 2 dimensions")
         m = np.tri(*input.shape[-2:], k=diagonal if lower else diagonal - 1, dtype=bool)
         return np.where(m if lower else ~m, input, np.zeros((), input.dtype))
+
     return body
 
 
@@ -362,7 +392,9 @@ triu.gradient(input=lambda grad, diagonal: grad.triu(diagonal))
 
 def _triangle_indices(lower: bool, row: int, col: int, offset: int, dtype: Any) -> Any:
     if row < 0 or col < 0:
-        raise RuntimeError(f"row must be non-negative, got {row}" if row < 0 else f"col must be non-negative, got {col}")
+        raise RuntimeError(
+            f"row must be non-negative, got {row}" if row < 0 else f"col must be non-negative, got {col}"
+        )
     i, j = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
     return wrap(np.stack([i, j]).astype((dtype or D.int64).np))
 
@@ -423,10 +455,15 @@ def meshgrid(tensors: Tensors, *, indexing: str | None = None):
             raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
     if indexing is None:
         import warnings
-        warnings.warn("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", UserWarning, stacklevel=5)
+
+        warnings.warn(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.",
+            UserWarning,
+            stacklevel=5,
+        )
         indexing = "ij"
     if indexing not in ("ij", "xy"):
-        raise RuntimeError(f"torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}")
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     if indexing == "xy" and len(ts) >= 2:
         b, a, *rest = meshgrid.fn([ts[1], ts[0], *ts[2:]], indexing="ij")
         return (a, b, *rest)
@@ -450,7 +487,9 @@ def broadcast_tensors(tensors: Tensors):
     return tuple(t.expand(shape) for t in ts)
 
 
-broadcast_tensors._derived["function"] = lambda *ts: broadcast_tensors.fn(list(ts[0]) if len(ts) == 1 and isinstance(ts[0], (list, tuple)) else list(ts))
+broadcast_tensors._derived["function"] = lambda *ts: broadcast_tensors.fn(
+    list(ts[0]) if len(ts) == 1 and isinstance(ts[0], (list, tuple)) else list(ts)
+)
 
 
 @composite()
@@ -462,7 +501,9 @@ def cartesian_prod(tensors: Tensors):
     return stack([g.reshape(-1) for g in _meshgrid(*ts, indexing="ij")], 1)
 
 
-cartesian_prod._derived["function"] = lambda *ts: cartesian_prod.fn(list(ts[0]) if len(ts) == 1 and isinstance(ts[0], (list, tuple)) else list(ts))
+cartesian_prod._derived["function"] = lambda *ts: cartesian_prod.fn(
+    list(ts[0]) if len(ts) == 1 and isinstance(ts[0], (list, tuple)) else list(ts)
+)
 
 
 @composite()
@@ -474,12 +515,14 @@ def block_diag(tensors: Tensors):
     out = f("zeros")((r, c), dtype=d)
     i = j = 0
     for t in ts:
-        out[i:i + t.shape[0], j:j + t.shape[1]] = t
+        out[i : i + t.shape[0], j : j + t.shape[1]] = t
         i, j = i + t.shape[0], j + t.shape[1]
     return out
 
 
-block_diag._derived["function"] = lambda *ts: block_diag.fn(list(ts[0]) if len(ts) == 1 and isinstance(ts[0], (list, tuple)) else list(ts))
+block_diag._derived["function"] = lambda *ts: block_diag.fn(
+    list(ts[0]) if len(ts) == 1 and isinstance(ts[0], (list, tuple)) else list(ts)
+)
 
 
 @composite(method=True)
@@ -507,12 +550,19 @@ def tensor_split(input: Tensor, indices_or_sections: int | tuple | Tensor, dim: 
 def _named_split(name: str, at: Any, least: int) -> None:
     def body(input: Tensor, indices_or_sections: int | tuple):
         if input.dim() < least:
-            raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension{'s' * (least > 1)}, but got a tensor with {input.dim()} dimensions!")
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension{'s' * (least > 1)}, but got a tensor "
+                f"with {input.dim()} dimensions!"
+            )
         d = at(input)
         if isinstance(indices_or_sections, int) and (indices_or_sections == 0 or input.shape[d] % indices_or_sections):
-            raise RuntimeError(f"torch.{name} attempted to split along dimension {d}, but the size of the dimension {input.shape[d]} is not divisible by the "
-                               f"split_size {indices_or_sections}!")
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {d}, but the size of the dimension {input.shape[d]} "
+                "is not divisible by the "
+                f"split_size {indices_or_sections}!"
+            )
         return tensor_split(input, indices_or_sections, d)
+
     body.__name__, body.__doc__ = name, "Views of parts along one dimension."
     composite(body, method=True)
 
@@ -522,14 +572,17 @@ _named_split("vsplit", lambda t: 0, 2)
 _named_split("dsplit", lambda t: 2, 3)
 
 
-# --- padding ------------------------------------------------------------------------------------------------------------------
+# --- padding ----------------------------------------------------------------------------------------------------------
 @structural(exact=True, ns=("torch",))
 def constant_pad_nd(input: Tensor, pad: tuple, value: Number = 0):
     """`value` around the tensor: pairs (before, after) from the last dimension on; negative ones cut off."""
     pairs = _pairs(input.ndim, pad)
     shape = tuple(n + a + b for n, (a, b) in zip(input.shape, pairs, strict=True))
     if any(n < 0 for n in shape):
-        raise RuntimeError(f"The input size {list(input.shape)} plus padding {list(pad)} resulted in a negative output size, which is invalid.")
+        raise RuntimeError(
+            f"The input size {list(input.shape)} plus padding {list(pad)} resulted in a negative output size, which is "
+            "invalid."
+        )
     out = np.full(shape, value, input.dtype)
     src = input[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(input.shape, pairs, strict=True))]
     out[tuple(slice(max(a, 0), max(a, 0) + k) for k, (a, b) in zip(src.shape, pairs, strict=True))] = src
@@ -540,12 +593,21 @@ def _pairs(ndim: int, pad: Any) -> list[tuple[int, int]]:
     if len(pad) % 2:
         raise RuntimeError("Length of pad must be even but instead it equals " + str(len(pad)))
     if len(pad) // 2 > ndim:
-        raise RuntimeError(f"Length of pad should be no more than twice the number of dimensions of the input. Pad length is {len(pad)} while the input has "
-                           f"{ndim} dimensions.")
-    return [(0, 0)] * (ndim - len(pad) // 2) + [(int(pad[2 * k]), int(pad[2 * k + 1])) for k in reversed(range(len(pad) // 2))]
+        raise RuntimeError(
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is "
+            f"{len(pad)} while the input has "
+            f"{ndim} dimensions."
+        )
+    return [(0, 0)] * (ndim - len(pad) // 2) + [
+        (int(pad[2 * k]), int(pad[2 * k + 1])) for k in reversed(range(len(pad) // 2))
+    ]
 
 
-constant_pad_nd.shape(lambda input, pad, value: tuple(n + a + b for n, (a, b) in zip(input.shape, _pairs(len(input.shape), pad), strict=True)))
+constant_pad_nd.shape(
+    lambda input, pad, value: tuple(
+        n + a + b for n, (a, b) in zip(input.shape, _pairs(len(input.shape), pad), strict=True)
+    )
+)
 constant_pad_nd.gradient(input=lambda grad, pad: constant_pad_nd(grad, tuple(-p for p in pad), 0))
 
 
@@ -563,7 +625,8 @@ def _pad_index(mode: str, n: int, a: int, b: int) -> Any:
 
 @composite(ns="nn.functional")
 def pad(input: Tensor, pad: tuple, mode: str = "constant", value: Number | None = None):
-    """The tensor with a border: pairs (before, after) from the last dimension on. Modes: constant, reflect, replicate, circular."""
+    """The tensor with a border: pairs (before, after) from the last dimension on. Modes: constant, reflect, replicate,
+    circular."""
     if mode == "constant":
         return constant_pad_nd(input, tuple(pad), 0 if value is None else value)
     if mode not in ("reflect", "replicate", "circular"):
@@ -579,8 +642,11 @@ def pad(input: Tensor, pad: tuple, mode: str = "constant", value: Number | None 
         d = input.dim() - 1 - j
         n = input._a.shape[d]
         if mode == "reflect" and (a >= n or b >= n):
-            raise RuntimeError(f"Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({a}, {b}) at dimension {d} "
-                               f"of input {list(input.shape)}")
+            raise RuntimeError(
+                "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
+                f"({a}, {b}) at dimension {d} "
+                f"of input {list(input.shape)}"
+            )
         if mode == "circular" and (a > n or b > n):
             raise RuntimeError("Padding value causes wrapping around more than once.")
         if n + a + b < 1:

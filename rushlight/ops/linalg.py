@@ -1,6 +1,8 @@
-"""Linear algebra: inverses, determinants, linear systems, triangular systems, Cholesky factors, norms and products of matrices.
+"""Linear algebra: inverses, determinants, linear systems, triangular systems, Cholesky factors, norms and products of
+matrices.
 
-Factorizations come from NumPy's LAPACK; SciPy is imported where NumPy has none. Gradients are the usual adjoints (Giles, "An
+Factorizations come from NumPy's LAPACK; SciPy is imported where NumPy has none. Gradients are the usual adjoints
+(Giles, "An
 extended collection of matrix derivative results", 2008; Murray, "Differentiation of the Cholesky decomposition", 2016).
 """
 
@@ -19,6 +21,7 @@ from .execute import _scalar_name, run
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
     Tensors = list[Tensor]
     Dims = int | tuple[int, ...] | None
@@ -41,7 +44,9 @@ def need_matrices(name: str, a: Any, letter: str = "A", square: bool = False) ->
     if d.itemsize < 4:
         raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {_scalar_name(d)}")
     if square and shape[-1] != shape[-2]:
-        raise RuntimeError(f"{name}: {letter} must be batches of square matrices, but they are {shape[-2]} by {shape[-1]} matrices")
+        raise RuntimeError(
+            f"{name}: {letter} must be batches of square matrices, but they are {shape[-2]} by {shape[-1]} matrices"
+        )
 
 
 def eye_like(a: Any, n: int) -> Any:
@@ -60,8 +65,13 @@ def each(a: np.ndarray) -> np.ndarray:
 def getrf(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """LAPACK's LU factors of each matrix: (LU, pivots counted from 1, info)."""
     from scipy.linalg import get_lapack_funcs
+
     m, n = a.shape[-2:]
-    lu, piv, info = np.empty(a.shape, a.dtype), np.zeros((*a.shape[:-2], B_.min(m, n)), np.int32), np.zeros(a.shape[:-2], np.int32)
+    lu, piv, info = (
+        np.empty(a.shape, a.dtype),
+        np.zeros((*a.shape[:-2], B_.min(m, n)), np.int32),
+        np.zeros(a.shape[:-2], np.int32),
+    )
     if not a.size:
         return lu, piv, info
     (fn,) = get_lapack_funcs(("getrf",), (a,))
@@ -83,7 +93,7 @@ def _raise_singular(name: str, info: np.ndarray, what: str) -> None:
         raise LinAlgError(f"{name}: {_per_matrix(info)}" + what.format(code))
 
 
-# --- inverses --------------------------------------------------------------------------------------------------------------
+# --- inverses ---------------------------------------------------------------------------------------------------------
 def _inverse(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(inverses, info): info is which pivot is zero, 0 for a matrix that has an inverse."""
     info = np.zeros(a.shape[:-2], np.int32)
@@ -113,7 +123,8 @@ _inv_ex.gradient(A=lambda grad, inverse: -(inverse.mH @ grad @ inverse.mH))
 
 @composite(ns="linalg", returns=("inverse", "info"), out="cast")
 def inv_ex(A: Tensor, *, check_errors: bool = False):
-    """(inverse, info) of square matrices; info is not 0 where there is no inverse, which is an error only with `check_errors`."""
+    """(inverse, info) of square matrices; info is not 0 where there is no inverse, which is an error only with
+    `check_errors`."""
     need_matrices("linalg.inv_ex", A, square=True)
     r = run(_inv_ex, (A,))
     if check_errors:
@@ -140,8 +151,15 @@ def inverse(input: Tensor):
     return inv(input)
 
 
-# --- determinants --------------------------------------------------------------------------------------------------------------
-@structural(ns=("linalg", "torch"), method=True, exact=True, check=lambda A: need_matrices("linalg.det", A, square=True), out="cast", old={"input": "A"})
+# --- determinants -----------------------------------------------------------------------------------------------------
+@structural(
+    ns=("linalg", "torch"),
+    method=True,
+    exact=True,
+    check=lambda A: need_matrices("linalg.det", A, square=True),
+    out="cast",
+    old={"input": "A"},
+)
 def det(A: Tensor):
     """The determinants of square matrices."""
     return np.asarray(np.linalg.det(A))
@@ -213,7 +231,7 @@ def logdet(input: Tensor):
     return f("where")(s == -1, f("full_like")(d, float("nan")), d)
 
 
-# --- linear systems ------------------------------------------------------------------------------------------------------------
+# --- linear systems ---------------------------------------------------------------------------------------------------
 @structural(ns="linalg", public=False, exact=True, name="solve_ex", returns=("result", "info"))
 def _solve_ex(A: Tensor, B: Tensor):
     info = np.zeros(A.shape[:-2], np.int32)
@@ -245,8 +263,11 @@ def _broadcast_batches(name: str, *ts: Any) -> list[Any]:
     try:
         batch = np.broadcast_shapes(*[batch_of(t) for t in ts])
     except ValueError:
-        raise RuntimeError(f"{name}: the batch dimensions {', '.join(str(list(batch_of(t))) for t in ts)} cannot be broadcast: the size of tensor a must match "
-                           "the size of tensor b") from None
+        raise RuntimeError(
+            f"{name}: the batch dimensions {', '.join(str(list(batch_of(t))) for t in ts)} cannot be broadcast: the "
+            "size of tensor a must match "
+            "the size of tensor b"
+        ) from None
     return [t if batch_of(t) == batch else t.expand((*batch, *t.shape[-2:])) for t in ts]
 
 
@@ -254,16 +275,25 @@ def _system(name: str, A: Any, B: Any, left: bool) -> tuple[Any, Any, bool]:
     """The operands of AX = B as batches of matrices of one batch shape, and whether B was of vectors."""
     need_matrices(name, A, square=True)
     if B.dtype is not A.dtype:
-        raise RuntimeError(f"{name}: Expected A and B to have the same dtype, but found A of type {_scalar_name(A.dtype)} and B of type {_scalar_name(B.dtype)} instead")
+        raise RuntimeError(
+            f"{name}: Expected A and B to have the same dtype, but found A of type {_scalar_name(A.dtype)} and B of "
+            f"type {_scalar_name(B.dtype)} instead"
+        )
     vectors = B.dim() == 1 or A.dim() - 1 == B.dim() and tuple(B.shape) == tuple(A.shape[:-1])
     if vectors and not left:
-        raise RuntimeError(f"{name}: Vector broadcasting of the left hand side is not supported for left=False. In this case {name} is equivalent to "
-                           "B / A.squeeze(-1)")
+        raise RuntimeError(
+            f"{name}: Vector broadcasting of the left hand side is not supported for left=False. In this case {name} "
+            "is equivalent to "
+            "B / A.squeeze(-1)"
+        )
     b = B.unsqueeze(-1) if vectors else B
     n = b.shape[-2] if left else b.shape[-1]
     if b.dim() < 2 or n != A.shape[-1]:
-        raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} ({A.shape[-2]}x{A.shape[-1]} and "
-                           f"{b.shape[-2]}x{b.shape[-1]})")
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
+            f"({A.shape[-2]}x{A.shape[-1]} and "
+            f"{b.shape[-2]}x{b.shape[-1]})"
+        )
     a, b = _broadcast_batches(name, A, b)
     return a, b, vectors
 
@@ -288,6 +318,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True):
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False):
     """(X, info) of AX = B; info is not 0 where A is singular."""
     from .execute import _named
+
     r, info = _solved("linalg.solve_ex", A, B, left)
     if check_errors:
         _raise_singular("linalg.solve_ex", info._a, "The solver failed because the input matrix is singular.")
@@ -297,6 +328,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 @structural(ns="linalg", public=False, exact=True, name="solve_triangular")
 def _solve_triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool):
     from scipy.linalg import get_blas_funcs
+
     r = np.empty(B.shape, B.dtype)
     if r.size:
         (trsm,) = get_blas_funcs(("trsm",), (A, B))
@@ -322,16 +354,23 @@ _solve_triangular.backward(_triangular_backward)
 
 @composite(ns="linalg", out="cast")
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False):
-    """X of AX = B (XA = B) for triangular A, of which only that triangle is read; with `unitriangular` its diagonal counts as ones."""
+    """X of AX = B (XA = B) for triangular A, of which only that triangle is read; with `unitriangular` its diagonal
+    counts as ones."""
     name = "linalg.solve_triangular"
     need_matrices(name, A, square=True)
     if B.dim() < 2:
         raise RuntimeError(f"{name}: The input tensor B must have at least 2 dimensions.")
     if B.dtype is not A.dtype:
-        raise RuntimeError(f"{name}: Expected A and B to have the same dtype, but found A of type {_scalar_name(A.dtype)} and B of type {_scalar_name(B.dtype)} instead")
+        raise RuntimeError(
+            f"{name}: Expected A and B to have the same dtype, but found A of type {_scalar_name(A.dtype)} and B of "
+            f"type {_scalar_name(B.dtype)} instead"
+        )
     if (B.shape[-2] if left else B.shape[-1]) != A.shape[-1]:
-        raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} ({A.shape[-2]}x{A.shape[-1]} and "
-                           f"{B.shape[-2]}x{B.shape[-1]})")
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
+            f"({A.shape[-2]}x{A.shape[-1]} and "
+            f"{B.shape[-2]}x{B.shape[-1]})"
+        )
     a, b = _broadcast_batches(name, A, B)
     if left:
         return run(_solve_triangular, (a, b, upper, unitriangular))
@@ -339,14 +378,17 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 
 
 @composite(method=True, returns=("solution", "cloned_coefficient"), out="cast")
-def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False):
+def triangular_solve(
+    input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+):
     """(X, A) of AX = input for triangular A. Deprecated: use `linalg.solve_triangular`."""
     from .execute import _named
+
     x = solve_triangular(A.mT if transpose else A, input, upper=upper != transpose, unitriangular=unitriangular)
     return _named(triangular_solve)((x, A.clone()))
 
 
-# --- Cholesky --------------------------------------------------------------------------------------------------------------------
+# --- Cholesky ---------------------------------------------------------------------------------------------------------
 @structural(ns="linalg", public=False, exact=True, name="cholesky_ex", returns=("L", "info"))
 def _cholesky_ex(A: Tensor, upper: bool):
     info = np.zeros(A.shape[:-2], np.int32)
@@ -355,6 +397,7 @@ def _cholesky_ex(A: Tensor, upper: bool):
         r = np.linalg.cholesky(a)
     except np.linalg.LinAlgError:
         from scipy.linalg import get_lapack_funcs
+
         (potrf,) = get_lapack_funcs(("potrf",), (a,))
         r = np.empty(A.shape, A.dtype)
         for k, x in enumerate(each(a)):
@@ -377,12 +420,16 @@ def _cholesky_gradient(grad, L, upper):
 
 
 _cholesky_ex.gradient(A=_cholesky_gradient)
-NOT_POSITIVE = "The factorization could not be completed because the input is not positive-definite (the leading minor of order {} is not positive-definite)."
+NOT_POSITIVE = (
+    "The factorization could not be completed because the input is not positive-definite (the leading minor of order "
+    "{} is not positive-definite)."
+)
 
 
 @composite(ns="linalg", returns=("L", "info"), out="cast")
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False):
-    """(L, info) with A = L L^H, L lower triangular (with `upper`, A = U^H U); info is not 0 where A is not positive definite."""
+    """(L, info) with A = L L^H, L lower triangular (with `upper`, A = U^H U); info is not 0 where A is not positive
+    definite."""
     need_matrices("linalg.cholesky_ex", A, square=True)
     r = run(_cholesky_ex, (A, upper))
     if check_errors:
@@ -400,7 +447,8 @@ def _cholesky(name: str, A: Any, upper: bool) -> Any:
 
 @composite(ns="linalg", out="cast")
 def cholesky(A: Tensor, *, upper: bool = False):
-    """L with A = L L^H, lower triangular (with `upper`, U with A = U^H U). LinAlgError where A is not positive definite."""
+    """L with A = L L^H, lower triangular (with `upper`, U with A = U^H U). LinAlgError where A is not positive
+    definite."""
     return _cholesky("linalg.cholesky", A, upper)
 
 
@@ -434,12 +482,20 @@ _cholesky_solve.backward(_cholesky_solve_backward)
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False):
     """X of AX = B, with A given by its Cholesky factor."""
     if B.dim() < 2 or L.dim() < 2:
-        raise RuntimeError(f"{'b' if B.dim() < 2 else 'u'} should have at least 2 dimensions, but has {B.dim() if B.dim() < 2 else L.dim()} dimensions instead")
+        raise RuntimeError(
+            f"{'b' if B.dim() < 2 else 'u'} should have at least 2 dimensions, but has "
+            f"{B.dim() if B.dim() < 2 else L.dim()} dimensions instead"
+        )
     if L.shape[-1] != L.shape[-2] or L.shape[-1] != B.shape[-2]:
-        raise RuntimeError(f"Incompatible matrix sizes for cholesky_solve: each A matrix is {L.shape[-1]} by {L.shape[-1]} but each b matrix is {B.shape[-2]} by "
-                           f"{B.shape[-1]}")
+        raise RuntimeError(
+            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {L.shape[-1]} by {L.shape[-1]} but each b "
+            f"matrix is {B.shape[-2]} by "
+            f"{B.shape[-1]}"
+        )
     if B.dtype is not L.dtype:
-        raise RuntimeError(f"cholesky_solve: expected B and L to have the same dtype, got {B.dtype.name} and {L.dtype.name}")
+        raise RuntimeError(
+            f"cholesky_solve: expected B and L to have the same dtype, got {B.dtype.name} and {L.dtype.name}"
+        )
     L, B = _broadcast_batches("cholesky_solve", L, B)
     return run(_cholesky_solve, (B, L, upper))
 

@@ -17,6 +17,7 @@ from .inplace import C_NAMES
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
 
 ndarray = np.ndarray
@@ -43,6 +44,7 @@ masked_select.gradient(input=lambda grad, input_meta, mask: _masked_back(grad, i
 
 def _masked_back(grad, input_meta, mask):
     from .generate import sum_to
+
     shape = np.broadcast_shapes(input_meta.shape, mask._a.shape)
     z = f("zeros")(tuple(shape), dtype=grad.dtype)
     z = f("masked_scatter")(z, mask.to(D.bool_).expand(shape), grad)
@@ -52,9 +54,13 @@ def _masked_back(grad, input_meta, mask):
 def _masked_fill_check(input, mask, value):
     _mask_check(input, mask)
     if hasattr(value, "ndim") and value.ndim:
-        raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).")
+        raise RuntimeError(
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
     if (isinstance(value, complex) or getattr(value, "dtype", input.dtype).kind == "c") and input.dtype.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {C_NAMES.get(D.of(input.dtype).name, '')} without overflow")
+        raise RuntimeError(
+            f"value cannot be converted to type {C_NAMES.get(D.of(input.dtype).name, '')} without overflow"
+        )
     if isinstance(value, float) and input.dtype.kind in "iu" and value != int(value):
         raise RuntimeError(f"value cannot be converted to type {D.of(input.dtype).name} without overflow")
 
@@ -71,10 +77,13 @@ _masked_fill.shape(lambda input, mask, value: np.broadcast_shapes(input.shape, m
 
 def _unmasked(grad, input_meta, mask):
     from .generate import sum_to
+
     return sum_to(execute.run(_masked_fill, (grad, mask, 0)), input_meta.shape)
 
 
-_masked_fill.gradient(input=_unmasked, value=lambda grad, mask: f("where")(mask.to(D.bool_), grad, f("zeros_like")(grad)).sum())
+_masked_fill.gradient(
+    input=_unmasked, value=lambda grad, mask: f("where")(mask.to(D.bool_), grad, f("zeros_like")(grad)).sum()
+)
 
 
 @composite(method=True)
@@ -88,27 +97,40 @@ def _masked_fill_into(input: Tensor, mask: Tensor, value: Tensor | Number):
     np.copyto(input, np.asarray(value).astype(input.dtype), where=mask.astype(bool))
 
 
-_masked_fill_into.gradient(input=_unmasked, value=lambda grad, mask: f("where")(mask.to(D.bool_), grad, f("zeros_like")(grad)).sum())
+_masked_fill_into.gradient(
+    input=_unmasked, value=lambda grad, mask: f("where")(mask.to(D.bool_), grad, f("zeros_like")(grad)).sum()
+)
 T.masked_fill_ = lambda self, mask, value: inplace.run_inplace(_masked_fill_into, (self, mask, value))  # type: ignore[attr-defined]
 
 
 def _masked_scatter_check(input, mask, source):
     if mask.dtype.kind != "b":
-        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {D.of(mask.dtype).name}")
+        raise RuntimeError(
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype {D.of(mask.dtype).name}"
+        )
 
 
 @writes(check=_masked_scatter_check, exact=True, public=False, name="masked_scatter")
 def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor):
     if source.dtype != input.dtype:
-        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {D.of(input.dtype).name} and {D.of(source.dtype).name}")
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes but got {D.of(input.dtype).name} and "
+            f"{D.of(source.dtype).name}"
+        )
     m = np.broadcast_to(mask.astype(bool), input.shape)
     n = int(m.sum())
     if source.size < n:
-        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes and source to have at least {n} elements, got {source.size}")
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes and source to have at least {n} elements, "
+            f"got {source.size}"
+        )
     input[m] = source.reshape(-1)[:n]
 
 
-_masked_scatter.gradient(input=lambda grad, mask: f("masked_fill")(grad, mask, 0), source=lambda grad, mask, source_meta: _source_back(grad, mask, source_meta))
+_masked_scatter.gradient(
+    input=lambda grad, mask: f("masked_fill")(grad, mask, 0),
+    source=lambda grad, mask, source_meta: _source_back(grad, mask, source_meta),
+)
 
 
 @composite(method=True)
@@ -137,7 +159,7 @@ def _nonzero(input: Tensor):
 
 @composite(method=True, out=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False):
-    """A row of indices for each nonzero element (z x n, int64); with `as_tuple` a vector of indices for each dimension."""
+    """A row of indices for each nonzero element (z x n, int64); with `as_tuple` a vector for each dimension."""
     if as_tuple:
         if input.dim() == 0:
             return nonzero(input.unsqueeze(0), as_tuple=True)
@@ -158,7 +180,11 @@ def take(input: Tensor, index: Tensor):
     if index.dtype is not D.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype.name.capitalize()}")
     if index.numel() and (n == 0 or bool(((index < -n) | (index >= n)).any().item())):
-        raise IndexError(f"out of range: tried to access an index beyond {n - 1}" if n else "take(): tried to take from an empty tensor")
+        raise IndexError(
+            f"out of range: tried to access an index beyond {n - 1}"
+            if n
+            else "take(): tried to take from an empty tensor"
+        )
     return index_by(input.reshape(-1), [index])
 
 
@@ -166,17 +192,24 @@ def take(input: Tensor, index: Tensor):
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None):
     """The elements at `indices` along `dim`, both broadcast in the other dimensions."""
     if indices.dtype is not D.int64:
-        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.name.capitalize()}")
+        raise RuntimeError(
+            f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.name.capitalize()}"
+        )
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))
     if input.dim() != indices.dim():
-        raise RuntimeError(f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got {input.dim()} dimensions for input, "
-                           f"and {indices.dim()} dimensions for indices")
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+            f"{input.dim()} dimensions for input, "
+            f"and {indices.dim()} dimensions for indices"
+        )
     d = dim_of(input._a, dim)
     a, b = list(input.shape), list(indices.shape)
     if indices.numel() and indices._a.__class__ is ndarray and indices._a.min() < 0:
         indices = f("where")(indices < 0, indices + a[d], indices)
-    common = np.broadcast_shapes(tuple(n for k, n in enumerate(a) if k != d), tuple(n for k, n in enumerate(b) if k != d))
+    common = np.broadcast_shapes(
+        tuple(n for k, n in enumerate(a) if k != d), tuple(n for k, n in enumerate(b) if k != d)
+    )
     sa, sb = list(common), list(common)
     sa.insert(d, a[d])
     sb.insert(d, b[d])

@@ -11,6 +11,7 @@ from .declare import composite, pointwise
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
 
 FLOAT = {"method": True, "inplace": True, "result": "float"}
@@ -216,8 +217,11 @@ sigmoid.gradient(input=lambda grad, result: grad * ((1 - result) * result))
 
 def _check_neg(input):
     if input.dtype.kind == "b":
-        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
-                           "`logical_not()` operator instead.")
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
+            "the `~` or "
+            "`logical_not()` operator instead."
+        )
 
 
 _check_neg.integers_only = _check_neg.integers_pass = True
@@ -355,7 +359,10 @@ def clamp_min(input: Tensor, min: Tensor | Number):
     return E.maximum(input, min)
 
 
-clamp_min.gradient(input=lambda grad, input, min: E.where(input >= min, grad, 0), min=lambda grad, input, min: E.where(input < min, grad, 0))
+clamp_min.gradient(
+    input=lambda grad, input, min: E.where(input >= min, grad, 0),
+    min=lambda grad, input, min: E.where(input < min, grad, 0),
+)
 
 
 @pointwise(method=True, inplace=True)
@@ -364,7 +371,10 @@ def clamp_max(input: Tensor, max: Tensor | Number):
     return E.minimum(input, max)
 
 
-clamp_max.gradient(input=lambda grad, input, max: E.where(input <= max, grad, 0), max=lambda grad, input, max: E.where(input > max, grad, 0))
+clamp_max.gradient(
+    input=lambda grad, input, max: E.where(input <= max, grad, 0),
+    max=lambda grad, input, max: E.where(input > max, grad, 0),
+)
 
 
 def _limits(input, nan, posinf, neginf):
@@ -372,7 +382,12 @@ def _limits(input, nan, posinf, neginf):
     if d.category < D.FLOAT:
         return input, 0, 0, 0
     f = D.finfo(d)
-    return (input, 0.0 if nan is None else nan, f.max if posinf is None else posinf, f.min if neginf is None else neginf)
+    return (
+        input,
+        0.0 if nan is None else nan,
+        f.max if posinf is None else posinf,
+        f.min if neginf is None else neginf,
+    )
 
 
 @pointwise(method=True, inplace=True, check=_limits)
@@ -402,4 +417,3 @@ def rad2deg(input: Tensor):
 def deg2rad(input: Tensor):
     """Degrees to radians."""
     return input * (M.pi / 180)
-

@@ -13,6 +13,7 @@ from .declare import composite, structural
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
     Tensors = list[Tensor]
 
@@ -26,6 +27,7 @@ class _Late:
 
     def __getattr__(self, name: str) -> Any:
         from ..backends.cpu import blas as b
+
         for n in ("gemm", "bgemm", "gemv", "dot"):
             setattr(self, n, getattr(b, n))
         return getattr(b, name)
@@ -38,7 +40,9 @@ def _same_dtype(*arrays: Any) -> None:
     first = arrays[0]
     for a in arrays[1:]:
         if a.dtype != first.dtype:
-            raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {D.of(first.dtype).name} != {D.of(a.dtype).name}")
+            raise RuntimeError(
+                f"expected m1 and m2 to have the same dtype, but got: {D.of(first.dtype).name} != {D.of(a.dtype).name}"
+            )
 
 
 def _conj(t: Any) -> Any:
@@ -51,7 +55,10 @@ def _mm_check(input, mat2):
     if mat2.ndim != 2:
         raise RuntimeError(f"mat2 must be a matrix (mm got shapes {list(input.shape)} and {list(mat2.shape)})")
     if input.shape[1] != mat2.shape[0]:
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({input.shape[0]}x{input.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})")
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({input.shape[0]}x{input.shape[1]} and "
+            f"{mat2.shape[0]}x{mat2.shape[1]})"
+        )
     if input.dtype != mat2.dtype:
         _same_dtype(input, mat2)
 
@@ -72,8 +79,11 @@ def _bmm_check(input, mat2):
     if mat2.ndim != 3:
         raise RuntimeError(f"batch2 must be a 3D tensor (bmm got shapes {list(input.shape)} and {list(mat2.shape)})")
     if input.shape[0] != mat2.shape[0] or input.shape[2] != mat2.shape[1]:
-        raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{input.shape[0]}, {input.shape[2]}] but got: "
-                           f"[{mat2.shape[0]}, {mat2.shape[1]}].")
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{input.shape[0]}, {input.shape[2]}] but "
+            "got: "
+            f"[{mat2.shape[0]}, {mat2.shape[1]}]."
+        )
     if input.dtype != mat2.dtype:
         _same_dtype(input, mat2)
 
@@ -85,7 +95,10 @@ def bmm(input: Tensor, mat2: Tensor):
 
 
 bmm.shape(lambda input, mat2: (input.shape[0], input.shape[1], mat2.shape[2]))
-bmm.gradient(input=lambda grad, mat2: bmm(grad, _conj(mat2.transpose(1, 2))), mat2=lambda grad, input: bmm(_conj(input.transpose(1, 2)), grad))
+bmm.gradient(
+    input=lambda grad, mat2: bmm(grad, _conj(mat2.transpose(1, 2))),
+    mat2=lambda grad, input: bmm(_conj(input.transpose(1, 2)), grad),
+)
 
 
 @structural(public=False, exact=True, name="bmm", node="BmmBackward0")
@@ -94,23 +107,31 @@ def _batched(input: Tensor, other: Tensor):
     return blas.bgemm(input, other)
 
 
-_batched.shape(lambda input, other: (*np.broadcast_shapes(input.shape[:-2], other.shape[:-2]), input.shape[-2], other.shape[-1]))
+_batched.shape(
+    lambda input, other: (*np.broadcast_shapes(input.shape[:-2], other.shape[:-2]), input.shape[-2], other.shape[-1])
+)
 
 
 def _batched_gradient(g: Any, meta: Any) -> Any:
     from .generate import sum_to
+
     return sum_to(g, meta.shape)
 
 
-_batched.gradient(input=lambda grad, other, input_meta: _batched_gradient(_batched(grad, _conj(other.transpose(-2, -1))), input_meta),
-                  other=lambda grad, input, other_meta: _batched_gradient(_batched(_conj(input.transpose(-2, -1)), grad), other_meta))
+_batched.gradient(
+    input=lambda grad, other, input_meta: _batched_gradient(_batched(grad, _conj(other.transpose(-2, -1))), input_meta),
+    other=lambda grad, input, other_meta: _batched_gradient(_batched(_conj(input.transpose(-2, -1)), grad), other_meta),
+)
 
 
 def _mv_check(input, vec):
     if input.ndim != 2 or vec.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {input.ndim}, {vec.ndim}")
     if input.shape[1] != vec.shape[0]:
-        raise RuntimeError(f"size mismatch, got input ({input.shape[0]}), mat ({input.shape[0]}x{input.shape[1]}), vec ({vec.shape[0]})")
+        raise RuntimeError(
+            f"size mismatch, got input ({input.shape[0]}), mat ({input.shape[0]}x{input.shape[1]}), vec "
+            f"({vec.shape[0]})"
+        )
     if input.dtype != vec.dtype:
         _same_dtype(input, vec)
 
@@ -122,17 +143,26 @@ def mv(input: Tensor, vec: Tensor):
 
 
 mv.shape(lambda input, vec: (input.shape[0],))
-mv.gradient(input=lambda grad, vec: grad.unsqueeze(1) * _conj(vec).unsqueeze(0), vec=lambda grad, input: mv(_conj(input.t()), grad))
+mv.gradient(
+    input=lambda grad, vec: grad.unsqueeze(1) * _conj(vec).unsqueeze(0),
+    vec=lambda grad, input: mv(_conj(input.t()), grad),
+)
 
 
 def _dot_check(input, tensor):
     if input.ndim != 1 or tensor.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors")
     if input.dtype != tensor.dtype:
-        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {D.of(input.dtype).name.capitalize()} and {D.of(tensor.dtype).name.capitalize()}")
+        raise RuntimeError(
+            f"dot : expected both vectors to have same dtype, but found {D.of(input.dtype).name.capitalize()} and "
+            f"{D.of(tensor.dtype).name.capitalize()}"
+        )
     if input.shape != tensor.shape:
-        raise RuntimeError(f"inconsistent tensor size, expected tensor [{input.size}] and src [{tensor.size}] to have the same number of elements, but got "
-                           f"{input.size} and {tensor.size} elements respectively")
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{input.size}] and src [{tensor.size}] to have the same number "
+            "of elements, but got "
+            f"{input.size} and {tensor.size} elements respectively"
+        )
 
 
 @structural(method=True, check=_dot_check, exact=True, old={"tensor1": "input", "tensor2": "tensor", "other": "tensor"})
@@ -151,9 +181,17 @@ def vdot(input: Tensor, other: Tensor):
     return dot(_conj(input), other)
 
 
-@composite(method=True, operator="matmul", aliases=("linalg_matmul",), ns=("torch", "linalg"), out=True, old={"tensor1": "input", "tensor2": "other"})
+@composite(
+    method=True,
+    operator="matmul",
+    aliases=("linalg_matmul",),
+    ns=("torch", "linalg"),
+    out=True,
+    old={"tensor1": "input", "tensor2": "other"},
+)
 def matmul(input: Tensor, other: Tensor):
-    """The matrix product: of vectors their `dot`, of matrices `mm`, of a matrix and a vector `mv`; leading dimensions are a batch and are broadcast."""
+    """The matrix product: of vectors their `dot`, of matrices `mm`, of a matrix and a vector `mv`; leading dimensions
+    are a batch and are broadcast."""
     a, b = input._a, other._a
     n, m = a.ndim, b.ndim
     if n == 2 and m == 2:
@@ -170,9 +208,13 @@ def matmul(input: Tensor, other: Tensor):
         _same_dtype(a, b)
     k, k2 = a.shape[-1], b.shape[-2] if m > 1 else b.shape[0]
     if k != k2:
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied: matmul got {list(a.shape)} and {list(b.shape)}, whose inner sizes are {k} and {k2}"
-                           if min(n, m) <= 2 else f"Expected size for first two dimensions of batch2 tensor to be: [{a.shape[0]}, {k}] but got: "
-                           f"[{b.shape[0]}, {k2}].")
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied: matmul got {list(a.shape)} and {list(b.shape)}, whose inner "
+            f"sizes are {k} and {k2}"
+            if min(n, m) <= 2
+            else f"Expected size for first two dimensions of batch2 tensor to be: [{a.shape[0]}, {k}] but got: "
+            f"[{b.shape[0]}, {k2}]."
+        )
     if m == 1:
         return mm(input.reshape(-1, k), other.unsqueeze(1)).reshape(a.shape[:-1]) if n > 2 else mv(input, other)
     if m == 2:
@@ -182,12 +224,15 @@ def matmul(input: Tensor, other: Tensor):
     try:
         np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
-        raise RuntimeError(f"The batch dimensions {list(a.shape[:-2])} and {list(b.shape[:-2])} of matmul's operands (shapes {list(a.shape)} and "
-                           f"{list(b.shape)}) cannot be broadcast: the size of tensor a must match the size of tensor b at each") from None
+        raise RuntimeError(
+            f"The batch dimensions {list(a.shape[:-2])} and {list(b.shape[:-2])} of matmul's operands (shapes "
+            f"{list(a.shape)} and "
+            f"{list(b.shape)}) cannot be broadcast: the size of tensor a must match the size of tensor b at each"
+        ) from None
     return _batched(input, other)
 
 
-# --- added to something --------------------------------------------------------------------------------------------------------
+# --- added to something -----------------------------------------------------------------------------------------------
 ADD = {"method": True, "inplace": True, "exact": True}
 
 
@@ -199,10 +244,10 @@ def _added(name: str, product: Any, ranks: tuple[int, int], doc: str, names: tup
     """`beta * input + alpha * product(a, b)`; with beta 0 the input is not read."""
     ns: dict[str, Any] = {}
     a, b = names
-    src = f'''
+    src = f"""
 def {name}(input, {a}, {b}, *, beta=1, alpha=1):
     return BODY(input, {a}, {b}, beta, alpha)
-'''
+"""
     exec(src, {"BODY": lambda *v: _add_product(name, product, ranks, *v)}, ns)
     fn = ns[name]
     fn.__annotations__ = {"input": "Tensor", a: "Tensor", b: "Tensor", "beta": "Number", "alpha": "Number"}
@@ -211,15 +256,23 @@ def {name}(input, {a}, {b}, *, beta=1, alpha=1):
     return composite(fn, method=True, inplace=True, legacy=legacy, out=True, old=old)
 
 
-def _add_product(name: str, product: Any, ranks: tuple[int, int], input: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+def _add_product(
+    name: str, product: Any, ranks: tuple[int, int], input: Any, a: Any, b: Any, beta: Any, alpha: Any
+) -> Any:
     if (a.dim(), b.dim()) != ranks:
         what = {1: "a vector", 2: "a matrix", 3: "a 3D tensor"}
-        raise RuntimeError(f"{name}: expected {what[ranks[0]]} and {what[ranks[1]]} as operands, got {a.dim()}D and {b.dim()}D (shapes {list(a.shape)}, {list(b.shape)})")
+        raise RuntimeError(
+            f"{name}: expected {what[ranks[0]]} and {what[ranks[1]]} as operands, got {a.dim()}D and {b.dim()}D "
+            f"(shapes {list(a.shape)}, {list(b.shape)})"
+        )
     d = input.dtype
     for x in (a, b):
         if x.dtype is not d:
-            raise RuntimeError(f"self and mat2 must have the same dtype, but got {d.name} and {x.dtype.name} ({name})" if name != "addmm" or x is b else
-                               f"self and mat1 must have the same dtype, but got {d.name} and {x.dtype.name} ({name})")
+            raise RuntimeError(
+                f"self and mat2 must have the same dtype, but got {d.name} and {x.dtype.name} ({name})"
+                if name != "addmm" or x is b
+                else f"self and mat1 must have the same dtype, but got {d.name} and {x.dtype.name} ({name})"
+            )
     for s, n in ((beta, "beta"), (alpha, "alpha")):
         if isinstance(s, float) and d.category < D.FLOAT:
             raise RuntimeError(f"For integral input tensors, argument {n} must not be a floating point number.")
@@ -229,8 +282,11 @@ def _add_product(name: str, product: Any, ranks: tuple[int, int], input: Any, a:
     except ValueError:
         fits = False
     if not fits:
-        raise RuntimeError(f"The expanded size of the tensor ({list(p.shape)}) must match the existing size ({list(input.shape)}): {name} cannot add its input of shape "
-                           f"{list(input.shape)} to a product of shape {list(p.shape)}")
+        raise RuntimeError(
+            f"The expanded size of the tensor ({list(p.shape)}) must match the existing size ({list(input.shape)}): "
+            f"{name} cannot add its input of shape "
+            f"{list(input.shape)} to a product of shape {list(p.shape)}"
+        )
     if alpha != 1:
         p = p * alpha
     if beta == 0:
@@ -242,19 +298,42 @@ def _sum_bmm(a: Any, b: Any) -> Any:
     return bmm(a, b).sum(0)
 
 
-addmm = _added("addmm", mm, (2, 2), "beta * input + alpha * (mat1 @ mat2).", ("mat1", "mat2"), "beta, input, alpha, mat1, mat2")
-addmv = _added("addmv", mv, (2, 1), "beta * input + alpha * (mat @ vec).", ("mat", "vec"), "beta, input, alpha, mat, vec")
-baddbmm = _added("baddbmm", bmm, (3, 3), "beta * input + alpha * (batch1 @ batch2), for each of the batch.", ("batch1", "batch2"),
-                 "beta, input, alpha, batch1, batch2")
-addbmm = _added("addbmm", _sum_bmm, (3, 3), "beta * input + alpha * the sum over the batch of batch1 @ batch2.", ("batch1", "batch2"),
-                "beta, input, alpha, batch1, batch2")
+addmm = _added(
+    "addmm", mm, (2, 2), "beta * input + alpha * (mat1 @ mat2).", ("mat1", "mat2"), "beta, input, alpha, mat1, mat2"
+)
+addmv = _added(
+    "addmv", mv, (2, 1), "beta * input + alpha * (mat @ vec).", ("mat", "vec"), "beta, input, alpha, mat, vec"
+)
+baddbmm = _added(
+    "baddbmm",
+    bmm,
+    (3, 3),
+    "beta * input + alpha * (batch1 @ batch2), for each of the batch.",
+    ("batch1", "batch2"),
+    "beta, input, alpha, batch1, batch2",
+)
+addbmm = _added(
+    "addbmm",
+    _sum_bmm,
+    (3, 3),
+    "beta * input + alpha * the sum over the batch of batch1 @ batch2.",
+    ("batch1", "batch2"),
+    "beta, input, alpha, batch1, batch2",
+)
 
 
 def _outer(a: Any, b: Any) -> Any:
     return a.unsqueeze(1) * b.unsqueeze(0)
 
 
-addr = _added("addr", _outer, (1, 1), "beta * input + alpha * the outer product of vec1 and vec2.", ("vec1", "vec2"), "beta, input, alpha, vec1, vec2")
+addr = _added(
+    "addr",
+    _outer,
+    (1, 1),
+    "beta * input + alpha * the outer product of vec1 and vec2.",
+    ("vec1", "vec2"),
+    "beta, input, alpha, vec1, vec2",
+)
 
 
 @composite(method=True, aliases=("ger",), out=True, old={"vec1": "input"})
@@ -272,7 +351,10 @@ def inner(input: Tensor, other: Tensor):
     if input.dim() == 0 or other.dim() == 0:
         return input * other
     if input.shape[-1] != other.shape[-1]:
-        raise RuntimeError(f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and {list(other.shape)}")
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and "
+            f"{list(other.shape)}"
+        )
     return tensordot(input, other, ([-1], [-1]))
 
 
@@ -294,7 +376,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2):
     da, db = [d % max(a.dim(), 1) for d in da], [d % max(b.dim(), 1) for d in db]
     for i, j in zip(da, db, strict=True):
         if a.shape[i] != b.shape[j] and 1 not in (a.shape[i], b.shape[j]):
-            raise RuntimeError(f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} and second has size {b.shape[j]} in dim {j}")
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} and second has size "
+                f"{b.shape[j]} in dim {j}"
+            )
     for i, j in zip(da, db, strict=True):
         if a.shape[i] != b.shape[j]:
             a = a.sum(i, True) if b.shape[j] == 1 else a
@@ -326,18 +411,27 @@ def chain_matmul(matrices: Tensors):
     return hooks.function("linalg.multi_dot")(list(matrices))
 
 
-chain_matmul._derived["function"] = lambda *ms, out=None: chain_matmul.fn(list(ms[0]) if len(ms) == 1 and isinstance(ms[0], (list, tuple)) else list(ms))
+chain_matmul._derived["function"] = lambda *ms, out=None: chain_matmul.fn(
+    list(ms[0]) if len(ms) == 1 and isinstance(ms[0], (list, tuple)) else list(ms)
+)
 
 
 @composite(ns="nn.functional")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None):
     """x1 A x2 + b, for each of the matrices A in `weight` (out, in1, in2)."""
     if input1.shape[:-1] != input2.shape[:-1]:
-        raise RuntimeError(f"bilinear(): input batch dimensions do not match: got {list(input1.shape[:-1])} and {list(input2.shape[:-1])}")
+        raise RuntimeError(
+            f"bilinear(): input batch dimensions do not match: got {list(input1.shape[:-1])} and "
+            f"{list(input2.shape[:-1])}"
+        )
     if input1.shape[-1] != weight.shape[1]:
-        raise RuntimeError(f"bilinear(): input1 size does not match weight size: got {input1.shape[-1]} but expected {weight.shape[1]}")
+        raise RuntimeError(
+            f"bilinear(): input1 size does not match weight size: got {input1.shape[-1]} but expected {weight.shape[1]}"
+        )
     if input2.shape[-1] != weight.shape[2]:
-        raise RuntimeError(f"bilinear(): input2 size does not match weight size: got {input2.shape[-1]} but expected {weight.shape[2]}")
+        raise RuntimeError(
+            f"bilinear(): input2 size does not match weight size: got {input2.shape[-1]} but expected {weight.shape[2]}"
+        )
     a = input1.reshape(-1, input1.shape[-1])
     b = input2.reshape(-1, input2.shape[-1])
     y = f("einsum")("bi,oij,bj->bo", a, weight, b).reshape((*input1.shape[:-1], weight.shape[0]))

@@ -15,17 +15,17 @@ from .linalg import _inv_ex, batch_of, eye_like, inv, need_matrices, solve
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
     Tensors = list[Tensor]
     Dims = int | tuple[int, ...] | None
-
 
 
 def f(name: str) -> Any:
     return hooks.function(name)
 
 
-# --- norms -----------------------------------------------------------------------------------------------------------------------
+# --- norms ------------------------------------------------------------------------------------------------------------
 def _two_dims(name: str, dim: Any, n: int) -> tuple[int, int]:
     dims = tuple(dim)
     if len(dims) != 2:
@@ -37,8 +37,11 @@ def _two_dims(name: str, dim: Any, n: int) -> tuple[int, int]:
 
 
 @composite(ns="linalg", out="cast")
-def matrix_norm(A: Tensor, ord: Number | str = "fro", dim: tuple = (-2, -1), keepdim: bool = False, *, dtype: Any = None):
-    """The norm of matrices: "fro", "nuc", 2 and -2 (largest and smallest singular value), 1 and -1 (sums of columns), inf and -inf (of rows)."""
+def matrix_norm(
+    A: Tensor, ord: Number | str = "fro", dim: tuple = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+):
+    """The norm of matrices: "fro", "nuc", 2 and -2 (largest and smallest singular value), 1 and -1 (sums of columns),
+    inf and -inf (of rows)."""
     name = "linalg.matrix_norm"
     if A.dim() < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
@@ -74,14 +77,17 @@ def matrix_norm(A: Tensor, ord: Number | str = "fro", dim: tuple = (-2, -1), kee
 
 @composite(ns="linalg", out="cast")
 def norm(A: Tensor, ord: Number | str | None = None, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None):
-    """A vector norm (one dimension, or `ord` None: of all elements) or a matrix norm (two dimensions, or a matrix and an `ord`)."""
+    """A vector norm (one dimension, or `ord` None: of all elements) or a matrix norm (two dimensions, or a matrix and
+    an `ord`)."""
     if dim is None:
         if ord is None:
             return f("linalg.vector_norm")(A, 2, None, keepdim, dtype=dtype)
         if A.dim() == 1 and not isinstance(ord, str):
             return f("linalg.vector_norm")(A, ord, None, keepdim, dtype=dtype)
         if A.dim() not in (1, 2):
-            raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.dim()}D.")
+            raise RuntimeError(
+                f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.dim()}D."
+            )
         return matrix_norm(A, ord, (0, 1), keepdim, dtype=dtype)
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     if len(dims) not in (1, 2):
@@ -110,14 +116,17 @@ def cond(A: Tensor, p: Number | str | None = None):
     return f("where")(info != 0, f("full_like")(v, float("inf")), v) if bool((info != 0).any().item()) else v
 
 
-# --- products --------------------------------------------------------------------------------------------------------------------
+# --- products ---------------------------------------------------------------------------------------------------------
 @composite(ns=("linalg", "torch"), method=True, out="cast", old={"input": "A"})
 def matrix_power(A: Tensor, n: int):
     """Square matrices to an integer power; negative powers are those of the inverse."""
     if A.dim() < 2:
         raise RuntimeError("linalg.matrix_power: The input tensor A must have at least 2 dimensions.")
     if A.shape[-1] != A.shape[-2]:
-        raise RuntimeError(f"linalg.matrix_power: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices")
+        raise RuntimeError(
+            f"linalg.matrix_power: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} "
+            "matrices"
+        )
     if n == 0:
         return A.clone().copy_(eye_like(A, A.shape[-1]).expand(A.shape))
     x = inv(A) if n < 0 else A
@@ -140,16 +149,25 @@ def multi_dot(tensors: Tensors):
     for k, t in enumerate(ts):
         ends = k in (0, len(ts) - 1)
         if t.dim() not in ((1, 2) if ends else (2,)):
-            raise RuntimeError(f"multi_dot(): the {'first' if k == 0 else 'last' if ends else ''} tensor must be {'1D or 2D' if ends else '2D'} but got {t.dim()}D "
-                               f"(tensor {k})")
+            raise RuntimeError(
+                f"multi_dot(): the {'first' if k == 0 else 'last' if ends else ''} tensor must be "
+                f"{'1D or 2D' if ends else '2D'} but got {t.dim()}D "
+                f"(tensor {k})"
+            )
         if t.dtype is not ts[0].dtype:
-            raise RuntimeError(f"multi_dot(): all tensors must have be the same dtype but tensor 0 is {ts[0].dtype.name} and tensor {k} {t.dtype.name}")
+            raise RuntimeError(
+                f"multi_dot(): all tensors must have be the same dtype but tensor 0 is {ts[0].dtype.name} and tensor "
+                f"{k} {t.dtype.name}"
+            )
     row, column = ts[0].dim() == 1, ts[-1].dim() == 1
     ts[0] = ts[0].unsqueeze(0) if row else ts[0]
     ts[-1] = ts[-1].unsqueeze(-1) if column else ts[-1]
     for k in range(len(ts) - 1):
         if ts[k].shape[1] != ts[k + 1].shape[0]:
-            raise RuntimeError(f"multi_dot(): tensors {k} and {k + 1} with shapes {list(ts[k].shape)} and {list(ts[k + 1].shape)} cannot be multiplied")
+            raise RuntimeError(
+                f"multi_dot(): tensors {k} and {k + 1} with shapes {list(ts[k].shape)} and {list(ts[k + 1].shape)} "
+                "cannot be multiplied"
+            )
     n = len(ts)
     size = [t.shape[0] for t in ts] + [ts[-1].shape[1]]
     # cost[i][j] of the product of i ... j and where it is cut (the classic dynamic programme)
@@ -157,10 +175,13 @@ def multi_dot(tensors: Tensors):
     for length in range(1, n):
         for i in range(n - length):
             j = i + length
-            cost[i][j], cut[i][j] = B_.min((cost[i][k] + cost[k + 1][j] + size[i] * size[k + 1] * size[j + 1], k) for k in range(i, j))
+            cost[i][j], cut[i][j] = B_.min(
+                (cost[i][k] + cost[k + 1][j] + size[i] * size[k + 1] * size[j + 1], k) for k in range(i, j)
+            )
 
     def product(i: int, j: int) -> Any:
         return ts[i] if i == j else f("mm")(product(i, cut[i][j]), product(cut[i][j] + 1, j))
+
     r = product(0, n - 1)
     r = r.squeeze(0) if row else r
     return r.squeeze(-1) if column else r
@@ -169,6 +190,7 @@ def multi_dot(tensors: Tensors):
 @structural(ns="linalg", public=False, exact=True, name="matrix_exp")
 def _matrix_exp(A: Tensor):
     from scipy.linalg import expm
+
     return np.asarray(expm(A), A.dtype) if A.size else A.copy()
 
 
@@ -188,7 +210,9 @@ _matrix_exp.gradient(A=_matrix_exp_gradient)
 def matrix_exp(A: Tensor):
     """The exponentials of square matrices."""
     if A.dtype.category < D.FLOAT:
-        raise RuntimeError("linalg.matrix_exp: Expected a floating point or complex tensor as input. Got " + _scalar_name(A.dtype))
+        raise RuntimeError(
+            "linalg.matrix_exp: Expected a floating point or complex tensor as input. Got " + _scalar_name(A.dtype)
+        )
     need_matrices("linalg.matrix_exp", A, square=True)
     return run(_matrix_exp, (A,))
 
@@ -197,9 +221,13 @@ def matrix_exp(A: Tensor):
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1):
     """The cross products of vectors of three elements along `dim`."""
     if input.dim() != other.dim():
-        raise RuntimeError(f"linalg.cross: inputs must have the same number of dimensions: got {input.dim()} and {other.dim()}")
+        raise RuntimeError(
+            f"linalg.cross: inputs must have the same number of dimensions: got {input.dim()} and {other.dim()}"
+        )
     if input.shape[dim] != 3 or other.shape[dim] != 3:
-        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}")
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}"
+        )
     shape = np.broadcast_shapes(input._a.shape, other._a.shape)
     a, b = (t.expand(shape) for t in (input, other))
     return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
@@ -218,9 +246,11 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None):
 @composite(ns="linalg", out="cast")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1):
     """The sums over `dim` of the products of conj(x) and y."""
-    for n, t in (("x", x), ("y", y)):
+    for t in (x, y):
         if t.dtype.category < D.FLOAT:
-            raise RuntimeError(f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {_scalar_name(t.dtype)}")
+            raise RuntimeError(
+                f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {_scalar_name(t.dtype)}"
+            )
     return (x.conj() * y).sum(dim)
 
 
@@ -251,7 +281,10 @@ def tensorinv(A: Tensor, ind: int = 2):
     a, b = tuple(A.shape[:ind]), tuple(A.shape[ind:])
     n, m = int(np.prod(a, dtype=int)), int(np.prod(b, dtype=int))
     if n != m:
-        raise RuntimeError(f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {m} != {n}")
+        raise RuntimeError(
+            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {m} "
+            f"!= {n}"
+        )
     return inv(A.reshape(n, m)).reshape((*b, *a))
 
 
@@ -262,8 +295,10 @@ def tensorsolve(A: Tensor, B: Tensor, dims: tuple | None = None):
     if dims is not None:
         ds = [d % n for d in dims]
         A = A.permute([k for k in range(n) if k not in ds] + ds)
-    rest = tuple(A.shape[B.dim():])
+    rest = tuple(A.shape[B.dim() :])
     k = int(np.prod(rest, dtype=int))
     if k * k != A.numel():
-        raise RuntimeError("Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])")
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])"
+        )
     return solve(A.reshape(k, k), B.reshape(-1)).reshape(rest)

@@ -1,6 +1,8 @@
-"""The first lines of generated wrappers: the ways for plain CPU arrays, which skip everything that is decided for other operands.
+"""The first lines of generated wrappers: the ways for plain CPU arrays, which skip everything that is decided for other
+operands.
 
-Each function gives source lines that either return the result or fall through to the general path. Meaning never depends on them:
+Each function gives source lines that either return the result or fall through to the general path. Meaning never
+depends on them:
 what they accept, they treat as `execute` does. They test the class of arrays against `ND`, which a capture replaces.
 """
 
@@ -15,10 +17,22 @@ from .declare import Operator, Param
 if TYPE_CHECKING:
     from .generate import Plain
 
-__all__ = ["creation_path", "default_name", "direct_path", "floats_pass", "has_gradient", "inplace_path", "list_path", "pointwise_path", "reduction_path"]
+__all__ = [
+    "creation_path",
+    "default_name",
+    "direct_path",
+    "floats_pass",
+    "has_gradient",
+    "inplace_path",
+    "list_path",
+    "pointwise_path",
+    "reduction_path",
+]
 
 # primitives for which int64 operands need no thought: no division, no power
-INTEGER_PRIMITIVES = frozenset(("add", "sub", "mul", "neg", "abs", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"))
+INTEGER_PRIMITIVES = frozenset(
+    ("add", "sub", "mul", "neg", "abs", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge")
+)
 
 
 def default_name(p: Param) -> str:
@@ -31,14 +45,22 @@ def floats_pass(op: Operator) -> bool:
 
 
 def has_gradient(op: Operator) -> bool:
-    return op.can_differentiate and (bool(op.gradients) or op.joint is not None or op.kind == "reduction"
-                                     or op.kind == "pointwise" and op.result not in ("bool", "int64"))
+    return op.can_differentiate and (
+        bool(op.gradients)
+        or op.joint is not None
+        or op.kind == "reduction"
+        or op.kind == "pointwise"
+        and op.result not in ("bool", "int64")
+    )
 
 
 def integers_pass(op: Operator, plain: Plain) -> bool:
     """Whether int64 operands need no check and give int64, or bool."""
-    return plain.primitive in INTEGER_PRIMITIVES and op.result in ("same", "bool", "real") and (
-        op.check is None or getattr(op.check, "integers_pass", False))
+    return (
+        plain.primitive in INTEGER_PRIMITIVES
+        and op.result in ("same", "bool", "real")
+        and (op.check is None or getattr(op.check, "integers_pass", False))
+    )
 
 
 def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dunder: bool = False) -> list[str]:
@@ -49,17 +71,30 @@ def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dund
     lines = ["try:"]
     lines.append(f"    a = {t[0]}._a; d = a.dtype")
     floats = "(d is F32 or d is F64)"
-    whole = floats[:-1] + (" or d is I64 and oc is not float)" if len(t) == 2 and plain.tensors[1].kind == "operand" else " or d is I64)") \
-        if use and integers_pass(op, plain) else floats
+    whole = (
+        floats[:-1]
+        + (
+            " or d is I64 and oc is not float)"
+            if len(t) == 2 and plain.tensors[1].kind == "operand"
+            else " or d is I64)"
+        )
+        if use and integers_pass(op, plain)
+        else floats
+    )
     if len(t) == 2:
         if plain.tensors[1].kind == "operand":
             lines.append(f"    oc = {t[1]}.__class__")
             lines.append("    if oc is float or oc is int:")
             lines.append(f"        b = {t[1]}; ok = {whole if use else 'False'}; rg = {t[0]}._rg")
             lines.append("    else:")
-            lines.append(f"        b = {t[1]}._a; ok = d is b.dtype and b.__class__ is ND and {whole}; rg = {t[0]}._rg or {t[1]}._rg")
+            lines.append(
+                f"        b = {t[1]}._a; ok = d is b.dtype and b.__class__ is ND and {whole}; rg = {t[0]}._rg or "
+                f"{t[1]}._rg"
+            )
         else:
-            lines.append(f"    b = {t[1]}._a; ok = d is b.dtype and b.__class__ is ND and {whole}; rg = {t[0]}._rg or {t[1]}._rg")
+            lines.append(
+                f"    b = {t[1]}._a; ok = d is b.dtype and b.__class__ is ND and {whole}; rg = {t[0]}._rg or {t[1]}._rg"
+            )
         call = "quiet(UF, a, b)" if use else f"quiet(EV, a, b{numbers}, d.type)"
     else:
         lines.append(f"    ok = {whole}; rg = {t[0]}._rg")
@@ -69,8 +104,11 @@ def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dund
     lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
     lines.append("        t._node = t._grad = t._v = t._base = None")
     if has_gradient(op):
-        values = ", ".join(p.name for p in op.params) if not dunder else ", ".join(
-            p.name if p in plain.tensors else default_name(p) for p in op.params)
+        values = (
+            ", ".join(p.name for p in op.params)
+            if not dunder
+            else ", ".join(p.name if p in plain.tensors else default_name(p) for p in op.params)
+        )
         lines.append(f"        if rg: RECORD[0](t, {values})")
     lines.append("        return t")
     lines.append("except FAST_ERRORS: pass")
@@ -78,11 +116,19 @@ def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dund
 
 
 def direct_path(op: Operator) -> list[str]:
-    """The fast path of a record with an array function: tensors on plain CPU arrays of float32, float64 or int64 (of any dtype where
+    """The fast path of a record with an array function: tensors on plain CPU arrays of float32, float64 or int64
+    (of any dtype where
     the record is exact) go straight to it. Nothing where the record needs more than that."""
     tensors = [p for p in op.params if p.kind in ("tensor", "optional")]
     several = op.multi and op.kind == "composite" and not op.gradients and op.joint is None
-    if not tensors or op.returns or op.multi and not several or op.params[0].kind != "tensor" or any(p.kind in ("operand", "list", "mask") for p in op.params):
+    if (
+        not tensors
+        or op.returns
+        or op.multi
+        and not several
+        or op.params[0].kind != "tensor"
+        or any(p.kind in ("operand", "list", "mask") for p in op.params)
+    ):
         return []
     lines = ["    try:"]
     oks, rgs = [], []
@@ -121,7 +167,10 @@ def direct_path(op: Operator) -> list[str]:
     for m in op.mutates:
         lines.append(f"        if {m} is not None: bump({m})")
     if several:
-        return [*lines, "        return tuple([None if x is None else wrap(x if x.__class__ is ND else asarray(x)) for x in r])"]
+        return [
+            *lines,
+            "        return tuple([None if x is None else wrap(x if x.__class__ is ND else asarray(x)) for x in r])",
+        ]
     lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
     lines.append("        t._node = t._grad = t._v = t._base = None")
     if has_gradient(op):
@@ -132,13 +181,20 @@ def direct_path(op: Operator) -> list[str]:
 
 def inplace_path(plain: Plain, indent: str) -> list[str]:
     t = [p.name for p in plain.tensors]
-    lines = ["try:", f"    a = {t[0]}._a; d = a.dtype", "    ok = a.__class__ is ND and (d is F32 or d is F64) and a.base is None and a.size < BIG"]
+    lines = [
+        "try:",
+        f"    a = {t[0]}._a; d = a.dtype",
+        "    ok = a.__class__ is ND and (d is F32 or d is F64) and a.base is None and a.size < BIG",
+    ]
     if len(t) == 2:
         lines.append(f"    oc = {t[1]}.__class__")
         lines.append("    if oc is float or oc is int:")
         lines.append(f"        b = {t[1]}; rg = {t[0]}._rg")
         lines.append("    else:")
-        lines.append(f"        b = {t[1]}._a; ok = ok and d is b.dtype and b.__class__ is ND and b.base is None; rg = {t[0]}._rg or {t[1]}._rg")
+        lines.append(
+            f"        b = {t[1]}._a; ok = ok and d is b.dtype and b.__class__ is ND and b.base is None; rg = "
+            f"{t[0]}._rg or {t[1]}._rg"
+        )
         # NumPy takes the third operand of maximum and minimum by keyword only
         call = "quiet(UF, a, b, out=a)" if plain.primitive in ("maximum", "minimum") else "quiet(UF, a, b, a)"
     else:
@@ -152,14 +208,19 @@ def inplace_path(plain: Plain, indent: str) -> list[str]:
     return [indent + x for x in lines]
 
 
-
 def reduction_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
     """The way of a reduction over all dimensions or one, where its body needs no numbers."""
     names = [p.name for p in op.params]
-    if op.array is not None or op.check is not None or set(names) - {"input", "dim", "keepdim", "dtype"} or op.result not in DTYPES:
+    if (
+        op.array is not None
+        or op.check is not None
+        or set(names) - {"input", "dim", "keepdim", "dtype"}
+        or op.result not in DTYPES
+    ):
         return [], {}
     from ..backends.cpu.evaluate import numpy_function
     from .execute import _REDUCE
+
     fold = op.fn(**{n: E.arg("input") if n == "input" else None for n in names})
     if fold.combine in ("or", "and") and fold.map.op != "arg" or any(n.op == "cast" for n in E.postorder(fold.map)):
         return [], {}
@@ -172,6 +233,7 @@ def reduction_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
     def finisher(n: int) -> Callable:
         f = finishers[n] = numpy_function(["s"], [E.const(fold.finish(E.arg("s"), n))])  # type: ignore[misc]
         return f
+
     dtypes = DTYPES[op.result] if whole else "d is F32 or d is F64"
     cond = [f"a.__class__ is ND and ({dtypes}) and 0 < a.size < BIG"]
     if "dtype" in names:
@@ -184,20 +246,36 @@ def reduction_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
         axis = "dim if dim.__class__ is int else None"
     keep = "keepdim" if "keepdim" in names else "False"
     lines = ["    try:", "        a = input._a; d = a.dtype", f"        if {' and '.join(cond)}:"]
-    lines.append(f"            s = quiet(REDUCE, {'a' if whole else 'quiet(MAP, a, d.type)'}, {axis}, None, None, {keep} is True)")
+    lines.append(
+        f"            s = quiet(REDUCE, {'a' if whole else 'quiet(MAP, a, d.type)'}, {axis}, None, None, {keep} is "
+        "True)"
+    )
     if fold.finish is not None:
         count = "a.size // s.size" if "dim" in names else "a.size"
-        lines += [f"            n = {count}", "            f = FINISH.get(n) or FINISHER(n)", "            s = quiet(f, s, d.type)"]
+        lines += [
+            f"            n = {count}",
+            "            f = FINISH.get(n) or FINISHER(n)",
+            "            s = quiet(f, s, d.type)",
+        ]
         env["FINISH"], env["FINISHER"] = finishers, finisher
-    lines += ["            t = new(Tensor); t._a = s if s.__class__ is ND else asarray(s); t._rg = False", "            t._node = t._grad = t._v = t._base = None"]
+    lines += [
+        "            t = new(Tensor); t._a = s if s.__class__ is ND else asarray(s); t._rg = False",
+        "            t._node = t._grad = t._v = t._base = None",
+    ]
     if has_gradient(op):
         lines.append(f"            if input._rg: RECORD[0](t, {', '.join(names)})")
     lines += ["            return t", "    except FAST_ERRORS: pass"]
     return lines, env
 
 
-DTYPES = {"sum": "d is F32 or d is F64 or d is I64 or d is BOOL", "floating": "d is F32 or d is F64", "float": "d is F32 or d is F64",
-          "real": "d is F32 or d is F64", "same": "d is F32 or d is F64 or d is I64 or d is BOOL", "bool": "d is BOOL"}
+DTYPES = {
+    "sum": "d is F32 or d is F64 or d is I64 or d is BOOL",
+    "floating": "d is F32 or d is F64",
+    "float": "d is F32 or d is F64",
+    "real": "d is F32 or d is F64",
+    "same": "d is F32 or d is F64 or d is I64 or d is BOOL",
+    "bool": "d is BOOL",
+}
 
 
 def creation_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
@@ -236,17 +314,35 @@ def creation_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
         default = f"{first.name}.dtype"
     else:
         default = f"RESULT({', '.join(own)})" if callable(op.result) else "DEFAULT[0]"
-    lines = ["    try: ok = CAPTURE[0] is None and " + " and ".join(cond), "    except AttributeError: ok = False", "    if ok:",
-             f"        dt = {default} if dtype is None else dtype",
-             "        try: q = QUIETS.pop()", "        except IndexError: q = fresh_quiet()",
-             f"        try: r = q(lambda: BODY({', '.join(args)}))", "        finally: QUIETS.append(q)",
-             "        t = new(Tensor); t._a = r; t._rg = False", "        t._node = t._grad = t._v = t._base = None", "        return t"]
+    lines = [
+        "    try: ok = CAPTURE[0] is None and " + " and ".join(cond),
+        "    except AttributeError: ok = False",
+        "    if ok:",
+        f"        dt = {default} if dtype is None else dtype",
+        "        try: q = QUIETS.pop()",
+        "        except IndexError: q = fresh_quiet()",
+        f"        try: r = q(lambda: BODY({', '.join(args)}))",
+        "        finally: QUIETS.append(q)",
+        "        t = new(Tensor); t._a = r; t._rg = False",
+        "        t._node = t._grad = t._v = t._base = None",
+        "        return t",
+    ]
     from ..core.device import CPU, default_device
     from ..core.dtype import default as default_dtype
     from ..core.dtype import dtype
     from .execute import capture
-    return lines, {"CPU_DEFAULT": default_device, "CPU": CPU, "DTYPE": dtype, "DEFAULT": default_dtype, "RESULT": op.result, "BODY": op.fn,
-                   "NUMBERS": (int, float), "NONNEGATIVE": _nonnegative, "CAPTURE": capture}
+
+    return lines, {
+        "CPU_DEFAULT": default_device,
+        "CPU": CPU,
+        "DTYPE": dtype,
+        "DEFAULT": default_dtype,
+        "RESULT": op.result,
+        "BODY": op.fn,
+        "NUMBERS": (int, float),
+        "NONNEGATIVE": _nonnegative,
+        "CAPTURE": capture,
+    }
 
 
 def _nonnegative(size: tuple) -> bool:
@@ -259,19 +355,37 @@ def _nonnegative(size: tuple) -> bool:
 def list_path(op: Operator) -> list[str]:
     """The way of a record with an array function of a list of tensors, all on plain CPU arrays of one dtype."""
     first = op.params[0]
-    if first.kind != "list" or op.kind != "structural" or op.returns or op.multi or op.mutates or op.keeps or any(
-            p.kind not in ("plain",) for p in op.params[1:]) or not op.exact:
+    if (
+        first.kind != "list"
+        or op.kind != "structural"
+        or op.returns
+        or op.multi
+        or op.mutates
+        or op.keeps
+        or any(p.kind not in ("plain",) for p in op.params[1:])
+        or not op.exact
+    ):
         return []
     n = first.name
     args = ", ".join(["arrays", *[p.name for p in op.params[1:]]])
-    lines = [f"    if {n}.__class__ is list or {n}.__class__ is tuple:", "        try:", f"            arrays = [x._a for x in {n}]; rg = False; d = arrays[0].dtype",
-             f"            for x in {n}:", "                if x._a.__class__ is not ND or x._a.dtype is not d: break", "                if x._rg is not False: rg = True",
-             "            else: d = None", "        except (AttributeError, IndexError): d = False",
-             f"        if d is None{' and out is None' if op.has_out else ''}:"]
+    lines = [
+        f"    if {n}.__class__ is list or {n}.__class__ is tuple:",
+        "        try:",
+        f"            arrays = [x._a for x in {n}]; rg = False; d = arrays[0].dtype",
+        f"            for x in {n}:",
+        "                if x._a.__class__ is not ND or x._a.dtype is not d: break",
+        "                if x._rg is not False: rg = True",
+        "            else: d = None",
+        "        except (AttributeError, IndexError): d = False",
+        f"        if d is None{' and out is None' if op.has_out else ''}:",
+    ]
     if op.check is not None:
         lines.append(f"            CHECK({args})")
-    lines += [f"            r = ARRAY({args})", "            t = new(Tensor); t._a = r; t._rg = False", "            t._node = t._grad = t._v = t._base = None"]
+    lines += [
+        f"            r = ARRAY({args})",
+        "            t = new(Tensor); t._a = r; t._rg = False",
+        "            t._node = t._grad = t._v = t._base = None",
+    ]
     if has_gradient(op):
         lines.append(f"            if rg: RECORD[0](t, {', '.join(p.name for p in op.params)})")
     return [*lines, "            return t"]
-

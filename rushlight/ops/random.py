@@ -18,6 +18,7 @@ from .execute import run
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
     Sizes = tuple[int, ...]
 
@@ -31,7 +32,9 @@ def _uniform(a: np.ndarray, generator: Any) -> np.ndarray:
         stream(generator).uniform_(a[..., None].view(a.real.dtype), 0.0, 1.0)
         return a
     if a.dtype.kind in "biu":
-        raise NotImplementedError(f"\"check_uniform_bounds\" not implemented for '{D.of(a.dtype).name}': random floats need a floating dtype")
+        raise NotImplementedError(
+            f"\"check_uniform_bounds\" not implemented for '{D.of(a.dtype).name}': random floats need a floating dtype"
+        )
     stream(generator).uniform_(a, 0.0, 1.0)
     return a
 
@@ -41,7 +44,9 @@ def _normal(a: np.ndarray, generator: Any, mean: float = 0.0, std: float = 1.0) 
         stream(generator).normal_(a[..., None].view(a.real.dtype), mean, std / 2**0.5)
         return a
     if a.dtype.kind in "biu":
-        raise NotImplementedError(f"\"normal_kernel_cpu\" not implemented for '{D.of(a.dtype).name}': normal numbers need a floating dtype")
+        raise NotImplementedError(
+            f"\"normal_kernel_cpu\" not implemented for '{D.of(a.dtype).name}': normal numbers need a floating dtype"
+        )
     stream(generator).normal_(a, mean, std)
     return a
 
@@ -63,13 +68,17 @@ for _op in (rand, randn):
 
 
 @creation(random=True)
-def rand_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+def rand_like(
+    input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
+):
     """Uniform numbers in [0, 1), in the shape and dtype of `input`."""
     return _uniform(_layout_like(input.shape, input, dtype, memory_format), None)
 
 
 @creation(random=True)
-def randn_like(input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+def randn_like(
+    input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
+):
     """Standard normal numbers, in the shape and dtype of `input`."""
     return _normal(_layout_like(input.shape, input, dtype, memory_format), None)
 
@@ -85,13 +94,28 @@ def _integers(a: np.ndarray, low: int, high: int, generator: Any) -> np.ndarray:
     return a
 
 
-def _randint(*args: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
-             requires_grad: bool = False, **kw: Any) -> Any:
+def _randint(
+    *args: Any,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    **kw: Any,
+) -> Any:
     """Integers in [low, high): `randint(high, size)` or `randint(low, high, size)`. int64 by default."""
     names = ["low", "high", "size"]
     vals = dict(kw)
     rest = list(args)
-    if "size" not in vals and rest and not isinstance(rest[-1], (int, T)) or rest and isinstance(rest[-1], (tuple, list)):
+    if (
+        "size" not in vals
+        and rest
+        and not isinstance(rest[-1], (int, T))
+        or rest
+        and isinstance(rest[-1], (tuple, list))
+    ):
         vals["size"] = rest.pop()
     if len(rest) == 2:
         vals["low"], vals["high"] = rest
@@ -99,8 +123,10 @@ def _randint(*args: Any, generator: Any = None, out: Any = None, dtype: Any = No
         vals["high" if "high" not in vals else "low"] = rest[0]
     bad = [k for k in vals if k not in names]
     if bad or len(rest) > 2 or "high" not in vals or "size" not in vals:
-        raise TypeError("randint() received an invalid combination of arguments: expected (high, size) or (low, high, size)"
-                        + (f", got an unexpected keyword '{bad[0]}'" if bad else ""))
+        raise TypeError(
+            "randint() received an invalid combination of arguments: expected (high, size) or (low, high, size)"
+            + (f", got an unexpected keyword '{bad[0]}'" if bad else "")
+        )
     low, high = (int(vals.get(k, 0)) for k in ("low", "high"))
     t = f("empty")(tuple(vals["size"]), dtype=dtype or (out.dtype if out is not None else D.int64), device=device)
     if t._a.__class__ is not MetaArray:
@@ -121,8 +147,18 @@ randint._derived["function"] = _randint
 
 
 @composite()
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None,
-                 generator=None):
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
+    generator=None,
+):
     """Integers in [low, high), in the shape and dtype of `input`."""
     low, high = (0, low) if high is None else (low, high)
     t = f("empty_like")(input, dtype=dtype, device=device, memory_format=memory_format)
@@ -137,6 +173,7 @@ def randperm(n: int, *, generator=None, dtype=None, layout=None, device=None, pi
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     from ..core.device import as_device
+
     d = dtype or D.int64
     if as_device(device).type == "meta":
         return wrap(MetaArray((n,), d.np))
@@ -144,7 +181,7 @@ def randperm(n: int, *, generator=None, dtype=None, layout=None, device=None, pi
     return wrap(np.asarray(a))
 
 
-# --- samplers in place ------------------------------------------------------------------------------------------------------
+# --- samplers in place ------------------------------------------------------------------------------------------------
 SAMPLER = {"method": False, "exact": True, "random": True}
 ZERO = {"input": lambda grad: grad * 0}
 
@@ -152,7 +189,10 @@ ZERO = {"input": lambda grad: grad * 0}
 def _float_only(name: str) -> Any:
     def check(input, *rest):
         if input.dtype.kind in "biu":
-            raise NotImplementedError(f"\"{name}\" not implemented for '{D.of(input.dtype).name.capitalize()}': it needs a floating dtype")
+            raise NotImplementedError(
+                f"\"{name}\" not implemented for '{D.of(input.dtype).name.capitalize()}': it needs a floating dtype"
+            )
+
     return check
 
 
@@ -178,7 +218,9 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator=Non
 def _bernoulli_check(input, p, generator):
     q = np.asarray(p)
     if q.size and not bool(((q >= 0) & (q <= 1)).all()):
-        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p if q.ndim == 0 else 'a tensor with elements outside'}")
+        raise RuntimeError(
+            f"bernoulli_ expects p to be in [0, 1], but got p={p if q.ndim == 0 else 'a tensor with elements outside'}"
+        )
 
 
 @writes(ns="Tensor", name="bernoulli_into", public=False, check=_bernoulli_check, **SAMPLER)
@@ -192,6 +234,7 @@ _bernoulli_into.gradient(**ZERO)
 def _bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     """1 with probability `p` (a number or a tensor), else 0, in place."""
     from .inplace import run_inplace
+
     return run_inplace(_bernoulli_into, (self, p, generator))
 
 
@@ -202,7 +245,7 @@ T.bernoulli_ = _bernoulli_  # type: ignore[attr-defined]
 def bernoulli(input: Tensor, p: float | None = None, *, generator=None):
     """1 with the probability that each element of `input` (or `p`) gives, else 0."""
     if input.dtype.kind in "biu" and p is None:
-        raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for \'{D.of(input.dtype).name}\'')
+        raise RuntimeError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{D.of(input.dtype).name}'")
     q = input if p is None else p
     _bernoulli_check(input, q, generator)
     a = _layout_like(input.shape, input, D.of(input.dtype), None)
@@ -272,13 +315,28 @@ def _normal_of(mean: Tensor, std: Tensor, dtype: Any, generator: Any):
 
 
 _normal_of.shape(lambda mean, std, dtype, generator: (np.broadcast_shapes(mean.shape, std.shape), dtype))
-_normal_of.gradient(mean=lambda grad, mean_meta: f("zeros")(mean_meta.shape, dtype=grad.dtype),
-                    std=lambda grad, std_meta: f("zeros")(std_meta.shape, dtype=grad.dtype))
+_normal_of.gradient(
+    mean=lambda grad, mean_meta: f("zeros")(mean_meta.shape, dtype=grad.dtype),
+    std=lambda grad, std_meta: f("zeros")(std_meta.shape, dtype=grad.dtype),
+)
 
 
-def _normal_function(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
-                     device: Any = None, pin_memory: bool = False, requires_grad: bool = False, means: Any = None) -> Any:
-    """Separate normal distributions, one for each element: `normal(mean, std)` with tensors or numbers, or `normal(mean, std, size)`."""
+def _normal_function(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    means: Any = None,
+) -> Any:
+    """Separate normal distributions, one for each element: `normal(mean, std)` with tensors or numbers, or
+    `normal(mean, std, size)`."""
     mean = mean if means is None else means
     if size is not None:
         r = f("empty")(tuple(size), dtype=dtype, device=device)
@@ -294,7 +352,9 @@ def _normal_function(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, gener
         elif std < 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
         ref = mean if isinstance(mean, T) else std
-        m, s = (x if isinstance(x, T) else f("scalar_tensor")(x, dtype=ref.dtype, device=ref.device) for x in (mean, std))
+        m, s = (
+            x if isinstance(x, T) else f("scalar_tensor")(x, dtype=ref.dtype, device=ref.device) for x in (mean, std)
+        )
         r = run(_normal_of, (m, s, ref.dtype, generator))
     else:
         raise TypeError("normal() received an invalid combination of arguments: numbers for mean and std need a size")
@@ -311,10 +371,13 @@ normal._derived["function"] = _normal_function
 
 @composite(method=True, out="same")
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator=None):
-    """Indices of categories, drawn with the weights in the rows of `input` (which need not sum to one). int64, num_samples in a row."""
+    """Indices of categories, drawn with the weights in the rows of `input` (which need not sum to one). int64,
+    num_samples in a row."""
     a = input._a
     if input.dtype.category != D.FLOAT:
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input.dtype.name.capitalize()}")
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {input.dtype.name.capitalize()}"
+        )
     if a.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if a.shape[-1] > 2**24:
@@ -324,7 +387,9 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     if a.__class__ is MetaArray:
         return wrap(MetaArray((*a.shape[:-1], num_samples), np.dtype("int64")))
     if not replacement and num_samples > a.shape[-1]:
-        raise RuntimeError(f"cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} of {a.shape[-1]}")
+        raise RuntimeError(
+            f"cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} of {a.shape[-1]}"
+        )
     if not np.isfinite(a.astype(np.float64)).all() or (a < 0).any():
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if a.size and (a.sum(-1) == 0).any():

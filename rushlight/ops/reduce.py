@@ -15,6 +15,7 @@ from .execute import expand_reduced, normalize_dims
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
     Dims = int | tuple[int, ...] | None
     DType = D.dtype
@@ -147,8 +148,13 @@ def _var(input: Tensor, dim: tuple | None, correction: float, keepdim: bool):
     return np.asarray(s / np.asarray(B.max(n - correction, 0), s.dtype))
 
 
-_var.shape(lambda input, dim, correction, keepdim: tuple(
-    1 if i in normalize_dims(dim, len(input.shape)) else n for i, n in enumerate(input.shape) if keepdim or i not in normalize_dims(dim, len(input.shape))))
+_var.shape(
+    lambda input, dim, correction, keepdim: tuple(
+        1 if i in normalize_dims(dim, len(input.shape)) else n
+        for i, n in enumerate(input.shape)
+        if keepdim or i not in normalize_dims(dim, len(input.shape))
+    )
+)
 
 
 def _var_gradient(grad, input, dim, correction, keepdim):
@@ -173,7 +179,14 @@ def _dims_or_flag(dim: Any, unbiased: Any) -> tuple[Any, Any]:
 
 
 @composite(method=True, out=True)
-def var(input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None):
+def var(
+    input: Tensor,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
+):
     """The variance over `dim`: the sum of squared distances from the mean over n - correction (1 by default)."""
     dim, unbiased = _dims_or_flag(dim, unbiased)
     _need_float("var", input)
@@ -181,7 +194,14 @@ def var(input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: 
 
 
 @composite(method=True, out=True)
-def std(input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None):
+def std(
+    input: Tensor,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
+):
     """The standard deviation: the square root of `var`."""
     dim, unbiased = _dims_or_flag(dim, unbiased)
     _need_float("std", input)
@@ -189,15 +209,33 @@ def std(input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: 
 
 
 @composite()
-def var_mean(input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None):
+def var_mean(
+    input: Tensor,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
+):
     """(`var`, `mean`)."""
-    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, None if isinstance(dim, bool) else dim, keepdim)
+    return var(input, dim, unbiased, keepdim, correction=correction), mean(
+        input, None if isinstance(dim, bool) else dim, keepdim
+    )
 
 
 @composite()
-def std_mean(input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None):
+def std_mean(
+    input: Tensor,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
+):
     """(`std`, `mean`)."""
-    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, None if isinstance(dim, bool) else dim, keepdim)
+    return std(input, dim, unbiased, keepdim, correction=correction), mean(
+        input, None if isinstance(dim, bool) else dim, keepdim
+    )
 
 
 # --- positions ------------------------------------------------------------------------------------------------------
@@ -220,7 +258,10 @@ def _arg(name: str, find: Any, input: np.ndarray, dim: int | None, keepdim: bool
         raise RuntimeError(f'"{name}_cpu" not implemented for complex numbers')
     if dim is None:
         if input.size == 0:
-            raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
+            raise IndexError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+                "with the 'dim' argument."
+            )
         r = np.asarray(find(input, axis=None))
         return r.reshape((1,) * input.ndim) if keepdim else r
     d = _one_dim(name, input, dim)
@@ -231,13 +272,15 @@ def _arg(name: str, find: Any, input: np.ndarray, dim: int | None, keepdim: bool
 
 @structural(method=True, differentiable=False)
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False):
-    """Index of the largest element along `dim`, of the flattened tensor by default; the first of equals; nan is the largest."""
+    """Index of the largest element along `dim`, of the flattened tensor by default; the first of equals; nan is the
+    largest."""
     return _arg("argmax", np.argmax, input, dim, keepdim)
 
 
 @structural(method=True, differentiable=False)
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False):
-    """Index of the smallest element along `dim`, of the flattened tensor by default; the first of equals; nan is the smallest."""
+    """Index of the smallest element along `dim`, of the flattened tensor by default; the first of equals; nan is the
+    smallest."""
     return _arg("argmin", np.argmin, input, dim, keepdim)
 
 
@@ -255,6 +298,7 @@ def _pick(find: Any, name: str) -> Any:
         i = find(input, axis=d, keepdims=True)
         v = np.take_along_axis(input, i, d)
         return (v, i) if keepdim else (v.squeeze(d), i.squeeze(d))
+
     return body
 
 
@@ -306,26 +350,34 @@ for _op in (_max_all, _min_all):
     _op.gradient(input=lambda grad, input, result: _extreme_gradient(grad, input, result, None, False))
 
 
-def _extreme(name: str, whole: Any, along: Any, elementwise: str, input: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+def _extreme(
+    name: str, whole: Any, along: Any, elementwise: str, input: Any, dim: Any, keepdim: bool, other: Any
+) -> Any:
     from ..core.tensor import Tensor
+
     if other is not None or isinstance(dim, Tensor):
         return f(elementwise)(input, dim if other is None else other)
     if dim is None:
         if input.numel() == 0:
-            raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
+            raise RuntimeError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+                "with the 'dim' argument."
+            )
         return whole(input)
     return along(input, dim, keepdim)
 
 
 @composite(method=True, out=True)
 def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
-    """The largest element; with `dim`, (values, indices) along it; with another tensor, the elementwise maximum. nan wins."""
+    """The largest element; with `dim`, (values, indices) along it; with another tensor, the elementwise maximum. nan
+    wins."""
     return _extreme("max", _max_all, _max_dim, "maximum", input, dim, keepdim, other)
 
 
 @composite(method=True, out=True)
 def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
-    """The smallest element; with `dim`, (values, indices) along it; with another tensor, the elementwise minimum. nan wins."""
+    """The smallest element; with `dim`, (values, indices) along it; with another tensor, the elementwise minimum. nan
+    wins."""
     return _extreme("min", _min_all, _min_dim, "minimum", input, dim, keepdim, other)
 
 
@@ -333,6 +385,7 @@ def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False):
     """(min, max) over `dim`."""
     from .execute import _named
+
     d = () if dim is None else dim
     return _named(aminmax)((amin(input, d, keepdim), amax(input, d, keepdim)))
 
@@ -353,9 +406,21 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False):
     return s if keepdim else s.squeeze(dims)
 
 
-logsumexp.shape(lambda input, dim, keepdim: (_prod_shape(input, dim, keepdim, None)[0], input.dtype if input.dtype.kind not in "biu" else D.default[0].np))
-logsumexp.gradient(input=lambda grad, input, result, dim, keepdim: expand_reduced(grad, input.shape, dim, keepdim)
-                   * f("exp")(input - f("where")(f("isinf")(r := expand_reduced(result, input.shape, dim, keepdim)), f("zeros_like")(r), r)))
+logsumexp.shape(
+    lambda input, dim, keepdim: (
+        _prod_shape(input, dim, keepdim, None)[0],
+        input.dtype if input.dtype.kind not in "biu" else D.default[0].np,
+    )
+)
+logsumexp.gradient(
+    input=lambda grad, input, result, dim, keepdim: (
+        expand_reduced(grad, input.shape, dim, keepdim)
+        * f("exp")(
+            input
+            - f("where")(f("isinf")(r := expand_reduced(result, input.shape, dim, keepdim)), f("zeros_like")(r), r)
+        )
+    )
+)
 
 
 def _cum(ufunc: Any, input: np.ndarray, dim: int, dtype: Any) -> np.ndarray:
@@ -382,7 +447,11 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None):
 
 
 cumsum.shape(_cum_shape)
-cumsum.gradient(input=lambda grad, dim, input_meta: (grad if grad.dim() == 0 else grad.flip((dim,)).cumsum(dim).flip((dim,))).to(input_meta.dtype))
+cumsum.gradient(
+    input=lambda grad, dim, input_meta: (grad if grad.dim() == 0 else grad.flip((dim,)).cumsum(dim).flip((dim,))).to(
+        input_meta.dtype
+    )
+)
 
 
 @structural(method=True, inplace=True)
@@ -404,7 +473,9 @@ def _cumprod_gradient(grad, input, result, dim):
     parts = []
     for i in range(n):
         before = input.narrow(dim, 0, i).prod(dim, True)
-        after = f("cat")([f("ones_like")(input.narrow(dim, 0, 1)), input.narrow(dim, i + 1, n - i - 1)], dim).cumprod(dim)
+        after = f("cat")([f("ones_like")(input.narrow(dim, 0, 1)), input.narrow(dim, i + 1, n - i - 1)], dim).cumprod(
+            dim
+        )
         parts.append((grad.narrow(dim, i, n - i) * after * before).sum(dim, True))
     return f("cat")(parts, dim)
 
@@ -415,12 +486,15 @@ cumprod.gradient(input=_cumprod_gradient)
 # --- norms ----------------------------------------------------------------------------------------------------------
 @composite(ns="linalg", out=True)
 def vector_norm(x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None):
-    """The `ord`-norm of the elements over `dim`: (sum |x|^ord)^(1/ord), the largest and smallest magnitude for inf and -inf, the number
+    """The `ord`-norm of the elements over `dim`: (sum |x|^ord)^(1/ord), the largest and smallest magnitude for inf
+    and -inf, the number
     of nonzero elements for 0."""
     if dtype is not None:
         x = x.to(dtype)
     if x.dtype.category < D.FLOAT:
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name.capitalize()}")
+        raise RuntimeError(
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name.capitalize()}"
+        )
     if ord == 2 and not x.dtype.is_complex:
         return _norm2(x, dim, keepdim)
     a = f("abs")(x)
@@ -468,7 +542,9 @@ def _norm_p_gradient(grad, input, result, p, dim, keepdim):
     r = expand_reduced(result, input.shape, dim, keepdim)
     g = expand_reduced(grad, input.shape, dim, keepdim)
     safe = f("where")(r == 0, f("ones_like")(r), r)
-    part = f("where")((input == 0) | (r == 0), f("zeros_like")(input), f("where")(input == 0, f("ones_like")(input), input) ** (p - 1))
+    part = f("where")(
+        (input == 0) | (r == 0), f("zeros_like")(input), f("where")(input == 0, f("ones_like")(input), input) ** (p - 1)
+    )
     return g * part * safe ** (1 - p)
 
 
@@ -476,7 +552,9 @@ _norm_p.gradient(input=_norm_p_gradient)
 
 
 @composite(method=True, out=True)
-def norm(input: Tensor, p: Number | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None):
+def norm(
+    input: Tensor, p: Number | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
+):
     """The p-norm of the elements over `dim` ("fro": 2; "nuc": the sum of singular values)."""
     if p == "nuc":
         return hooks.function("linalg.matrix_norm")(input, "nuc", dim or (-2, -1), keepdim)

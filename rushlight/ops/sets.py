@@ -14,6 +14,7 @@ from .execute import run
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
 
 
@@ -43,18 +44,30 @@ def _returned(name: str, values: np.ndarray, inverse: np.ndarray, counts: np.nda
 
 
 @composite(method=True, old={"return_inverses": "return_inverse"})
-def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None):
-    """The distinct elements in ascending order, or the distinct slices along `dim`; then, as asked, for each element the place of its value
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+):
+    """The distinct elements in ascending order, or the distinct slices along `dim`; then, as asked, for each
+    element the place of its value
     and for each value the number of elements."""
     a = _data(input, "unique")
     if dim is not None:
         d = dim % max(a.ndim, 1)
         if not -max(a.ndim, 1) <= dim < max(a.ndim, 1):
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-max(a.ndim, 1)}, {max(a.ndim, 1) - 1}], but got {dim})")
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-max(a.ndim, 1)}, {max(a.ndim, 1) - 1}], but "
+                f"got {dim})"
+            )
         if a.size == 0 and a.shape[d] and any(n == 0 for n in a.shape):
             raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
         if a.size == 0:
-            return _returned("unique", a.copy(), np.empty((0,), np.int64), np.empty((0,), np.int64), (return_inverse, return_counts))
+            return _returned(
+                "unique", a.copy(), np.empty((0,), np.int64), np.empty((0,), np.int64), (return_inverse, return_counts)
+            )
         v, i, c = np.unique(_computable(a), return_inverse=True, return_counts=True, axis=d)
         return _returned("unique", v.astype(a.dtype), i.reshape(-1), c, (return_inverse, return_counts))
     v, i, c = np.unique(_computable(a), return_inverse=True, return_counts=True, equal_nan=False)
@@ -62,8 +75,11 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
 
 @composite(method=True)
-def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None):
-    """The elements (slices along `dim`) without those equal to the one before; then, as asked, places and counts as in `unique`."""
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+):
+    """The elements (slices along `dim`) without those equal to the one before; then, as asked, places and counts as in
+    `unique`."""
     a = _data(input, "unique_consecutive")
     if dim is None:
         flat = a.reshape(-1)
@@ -94,31 +110,49 @@ _isin.shape(lambda elements, test_elements, invert: (elements.shape, D.bool_))
 
 
 @composite(out="cast")
-def isin(elements: Tensor | Number, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False):
+def isin(
+    elements: Tensor | Number, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False
+):
     """Whether each element is among `test_elements`; with `invert`, whether it is not."""
     if not isinstance(elements, T) and not isinstance(test_elements, T):
-        raise TypeError("isin() received an invalid combination of arguments: at least one of elements and test_elements must be a Tensor")
+        raise TypeError(
+            "isin() received an invalid combination of arguments: at least one of elements and test_elements must be a "
+            "Tensor"
+        )
     a, b = (x if isinstance(x, T) else f("tensor")(x) for x in (elements, test_elements))
     return run(_isin, (a, b, invert))
 
 
-# --- sorted sequences ----------------------------------------------------------------------------------------------------
+# --- sorted sequences -------------------------------------------------------------------------------------------------
 def _search_check(sequence, values, right, side, sorter):
     if side is not None and side not in ("left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if right and side == "left":
-        raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True")
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )
     if sequence.ndim == 0:
-        raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension")
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"
+        )
     if sequence.ndim != 1 and (values.ndim != sequence.ndim or values.shape[:-1] != sequence.shape[:-1]):
-        raise RuntimeError("torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value "
-                           f"tensor must match, but we got boundaries tensor {list(sequence.shape)} and input value tensor {list(values.shape)}")
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
+            "tensor and input value "
+            f"tensor must match, but we got boundaries tensor {list(sequence.shape)} and input value tensor "
+            f"{list(values.shape)}"
+        )
     if sorter is not None:
         if sorter.shape != sequence.shape:
-            raise RuntimeError(f"torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor {list(sequence.shape)} and got "
-                               f"sorter tensor {list(sorter.shape)}")
+            raise RuntimeError(
+                "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
+                f"{list(sequence.shape)} and got "
+                f"sorter tensor {list(sorter.shape)}"
+            )
         if sorter.dtype != np.int64:
-            raise RuntimeError(f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {D.of(sorter.dtype).name}")
+            raise RuntimeError(
+                f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {D.of(sorter.dtype).name}"
+            )
         if sorter.__class__ is np.ndarray and sorter.size and (sorter.min() < 0 or sorter.max() >= sequence.shape[-1]):
             raise RuntimeError("torch.searchsorted(): sorter index out of range")
 
@@ -142,16 +176,29 @@ _search.shape(lambda sequence, values, sorter, right, to: (values.shape, to))
 
 
 @composite(out="same", old={"input": "values", "self": "values"})
-def searchsorted(sorted_sequence: Tensor, values: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None,
-                 sorter: Tensor | None = None):
-    """For each value, where in the last dimension of `sorted_sequence` it would be put: before equal elements, or after them (`right`)."""
+def searchsorted(
+    sorted_sequence: Tensor,
+    values: Tensor | Number,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+):
+    """For each value, where in the last dimension of `sorted_sequence` it would be put: before equal elements, or after
+    them (`right`)."""
     if not isinstance(values, T):
         values = f("tensor")(values)
     elif values.dtype is not sorted_sequence.dtype:
-        raise RuntimeError(f"torch.searchsorted(): boundary tensor and input value tensor should have same dtype, but got boundary tensor dtype "
-                           f"{sorted_sequence.dtype.name} and input value tensor dtype {values.dtype.name}")
+        raise RuntimeError(
+            "torch.searchsorted(): boundary tensor and input value tensor should have same dtype, but got boundary "
+            "tensor dtype "
+            f"{sorted_sequence.dtype.name} and input value tensor dtype {values.dtype.name}"
+        )
     _search_check(sorted_sequence._a, values._a, right, side, None if sorter is None else sorter._a)
-    return run(_search, (sorted_sequence, values, sorter, right or side == "right", D.ALL["int32"] if out_int32 else D.int64))
+    return run(
+        _search, (sorted_sequence, values, sorter, right or side == "right", D.ALL["int32"] if out_int32 else D.int64)
+    )
 
 
 @composite(out="same")
@@ -162,15 +209,16 @@ def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = F
     return searchsorted.fn(boundaries, input, out_int32=out_int32, right=right)
 
 
-# --- counts ----------------------------------------------------------------------------------------------------------------
+# --- counts -----------------------------------------------------------------------------------------------------------
 @composite(method=True)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0):
-    """How often each of 0, 1, ... occurs in a vector of nonnegative integers; with `weights`, the sums of their weights."""
+    """How often each of 0, 1, ... occurs in a vector of nonnegative integers; with `weights`, the sums of their
+    weights."""
     a = _data(input, "bincount")
     if a.ndim != 1 or a.size and a.min() < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if a.dtype.kind not in "iu":
-        raise RuntimeError(f'"bincount_cpu" not implemented for \'{input.dtype.name.capitalize()}\'')
+        raise RuntimeError(f"\"bincount_cpu\" not implemented for '{input.dtype.name.capitalize()}'")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if weights is None:
@@ -196,9 +244,10 @@ def _range_of(name: str, a: np.ndarray, low: float, high: float, around: float =
 
 @structural(method=True, differentiable=False)
 def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0):
-    """How many elements fall into each of `bins` equal bins from `min` to `max` (of the data if both are 0). Others are not counted."""
+    """How many elements fall into each of `bins` equal bins from `min` to `max` (of the data if both are 0). Others are
+    not counted."""
     if input.dtype.kind != "f":
-        raise RuntimeError(f'"histogram_cpu" not implemented for \'{D.of(input.dtype).name.capitalize()}\'')
+        raise RuntimeError(f"\"histogram_cpu\" not implemented for '{D.of(input.dtype).name.capitalize()}'")
     if bins <= 0:
         raise RuntimeError("bins must be > 0")
     low, high = _range_of("torch.histc", input, float(min), float(max))
@@ -212,9 +261,17 @@ histc.shape(lambda input, bins, min, max: (bins,))
 
 
 @composite(method=True, returns=("hist", "bin_edges"))
-def histogram(input: Tensor, bins: int | Tensor, *, range: tuple | None = None, weight: Tensor | None = None, density: bool = False):
+def histogram(
+    input: Tensor,
+    bins: int | Tensor,
+    *,
+    range: tuple | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+):
     """(counts, edges) of the elements in equal bins over `range`, or between the edges that `bins` gives."""
     from .execute import _named
+
     a = _data(input, "histogram")
     w = None if weight is None else _data(weight, "histogram").reshape(-1)
     if isinstance(bins, T):

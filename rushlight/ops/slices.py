@@ -15,6 +15,7 @@ from .geometry import Geometry
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Sizes = tuple[int, ...]
 
 
@@ -73,7 +74,14 @@ def _narrow_gradient(grad, input_meta, dim, start, length):
 
 def pad_back(grad, input_meta, dim, start, step):
     """The gradient of a slice: zeros around it."""
-    return f("slice_scatter")(f("zeros")(input_meta.shape, dtype=grad.dtype), grad, dim, start, min(start + step * grad.shape[dim], input_meta.shape[dim]), step)
+    return f("slice_scatter")(
+        f("zeros")(input_meta.shape, dtype=grad.dtype),
+        grad,
+        dim,
+        start,
+        min(start + step * grad.shape[dim], input_meta.shape[dim]),
+        step,
+    )
 
 
 narrow.gradient(input=_narrow_gradient)
@@ -89,8 +97,11 @@ def slice_(input: Tensor, dim: int = 0, start: int | None = None, end: int | Non
     return input.narrow(i, a if b > a else min(a, input.shape[i]), max(0, -(-(b - a) // step)), step)
 
 
-slice_.gradient(input=lambda grad, input_meta, dim, start, end, step: pad_back(
-    grad, input_meta, dim % len(input_meta.shape), slice(start, end, step).indices(input_meta.shape[dim])[0], step))
+slice_.gradient(
+    input=lambda grad, input_meta, dim, start, end, step: pad_back(
+        grad, input_meta, dim % len(input_meta.shape), slice(start, end, step).indices(input_meta.shape[dim])[0], step
+    )
+)
 
 
 @d.view(method=True)
@@ -101,7 +112,9 @@ def select(input: Tensor, dim: int, index: int):
     i = input.dim(dim)
     n = input.shape[i]
     if not -n <= index < n:
-        raise IndexError(f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {i}")
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {i}"
+        )
     return input.select(i, index % n)
 
 
@@ -146,7 +159,10 @@ def _split_gradient(grads, input_meta, sizes, dim):
 _split.gradient(input=_split_gradient)
 
 
-@d.composite(method=True, old={"tensor": "input", "split_size": "split_size_or_sections", "split_sizes": "split_size_or_sections"})
+@d.composite(
+    method=True,
+    old={"tensor": "input", "split_size": "split_size_or_sections", "split_sizes": "split_size_or_sections"},
+)
 def split(tensor: Tensor, split_size_or_sections: int | list[int], dim: int = 0):
     """Views of `split_size` slices each, the last may be smaller; or of the listed sizes, which must add up."""
     if tensor.dim() == 0:
@@ -163,13 +179,19 @@ def split(tensor: Tensor, split_size_or_sections: int | list[int], dim: int = 0)
     else:
         sizes = tuple(int(x) for x in s)
         if any(x < 0 for x in sizes):
-            raise RuntimeError(f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(sizes)}")
+            raise RuntimeError(
+                "split_with_sizes expects split_sizes have only non-negative entries, but got "
+                f"split_sizes={list(sizes)}"
+            )
         total = 0
         for x in sizes:
             total += x
         if total != n:
-            raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got "
-                               f"split_sizes={list(sizes)}")
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), "
+                "but got "
+                f"split_sizes={list(sizes)}"
+            )
     return _split(tensor, sizes, i)
 
 
@@ -299,10 +321,15 @@ def as_strided(input: Tensor, size: tuple, stride: tuple, storage_offset: int | 
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
     if storage_offset is not None and storage_offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
-    return _as_strided(input, tuple(int(s) for s in size), tuple(int(s) for s in stride), 0 if storage_offset is None else storage_offset - here)
+    return _as_strided(
+        input,
+        tuple(int(s) for s in size),
+        tuple(int(s) for s in stride),
+        0 if storage_offset is None else storage_offset - here,
+    )
 
 
-# --- complex numbers as pairs -------------------------------------------------------------------------------------------
+# --- complex numbers as pairs -----------------------------------------------------------------------------------------
 @d.view()
 def view_as_real(input: Tensor):
     """A complex tensor as a real one with a last dimension of 2."""
@@ -332,7 +359,10 @@ def view_as_complex(input: Tensor):
 
 def _as_complex(a):
     if a.dtype.kind != "f":
-        raise RuntimeError(f"view_as_complex is only supported for floating point tensors, but got a tensor of scalar type: {D.of(a.dtype)!r}")
+        raise RuntimeError(
+            "view_as_complex is only supported for floating point tensors, but got a tensor of scalar type: "
+            f"{D.of(a.dtype)!r}"
+        )
     if a.ndim == 0 or a.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
     if not a.size:

@@ -14,6 +14,7 @@ from .reduce import put_back
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
 
 
@@ -28,7 +29,7 @@ def _dim(name: str, a: Any, dim: int) -> int:
 
 def _no_complex(name: str, a: np.ndarray) -> None:
     if a.dtype.kind == "c":
-        raise RuntimeError(f'"{name}" not implemented for \'{D.of(a.dtype).name}\': complex numbers have no order')
+        raise RuntimeError(f"\"{name}\" not implemented for '{D.of(a.dtype).name}': complex numbers have no order")
 
 
 def order(a: np.ndarray, dim: int, descending: bool) -> np.ndarray:
@@ -83,6 +84,7 @@ def _flexible(op: Any) -> Any:
         if args and isinstance(args[0], bool):
             return plain(input, *args[1:], stable=args[0], **kw)
         return plain(input, *args, **kw)
+
     call.__name__, call.__doc__ = op.name, op.__doc__
     return call
 
@@ -99,11 +101,11 @@ def msort(input: Tensor):
 
 def _top(input: np.ndarray, k: int, d: int, largest: bool, ordered: bool) -> np.ndarray:
     n = input.shape[d]
-    if n > 256 and k * 8 < n:   # the k best first, then only these in order
+    if n > 256 and k * 8 < n:  # the k best first, then only these in order
         part = np.argpartition(input, n - k if largest else k - 1, d) if k else np.empty((0,), np.int64)
         at = [slice(None)] * input.ndim
         at[d] = slice(n - k, n) if largest else slice(0, k)
-        some = np.sort(part[tuple(at)], d) if k else np.zeros((*input.shape[:d], 0, *input.shape[d + 1:]), np.int64)
+        some = np.sort(part[tuple(at)], d) if k else np.zeros((*input.shape[:d], 0, *input.shape[d + 1 :]), np.int64)
         best = order(np.take_along_axis(input, some, d), d, largest)
         return np.take_along_axis(some, best, d)
     at = [slice(None)] * input.ndim
@@ -141,7 +143,7 @@ def _(input, k, dim, largest, sorted):
 topk.gradient(input=lambda grad, input_meta, dim, indices: put_back(grad, input_meta, indices, dim, True))
 
 
-# --- one element of each row --------------------------------------------------------------------------------------------
+# --- one element of each row ------------------------------------------------------------------------------------------
 def _picked(input: np.ndarray, d: int, i: np.ndarray, keepdim: bool) -> tuple[np.ndarray, np.ndarray]:
     v = np.take_along_axis(input, i, d)
     return (v, i) if keepdim else (v.squeeze(d), i.squeeze(d))
@@ -187,7 +189,8 @@ kthvalue.gradient(input=_pick_gradient)
 
 
 def _middle(input: np.ndarray, d: int, skip: bool) -> Any:
-    """Which in order is the median: the lower of two; the first nan if there is one, or with `skip` the median of the others."""
+    """Which in order is the median: the lower of two; the first nan if there is one, or with `skip` the median of the
+    others."""
     n = input.shape[d]
     if input.dtype.kind not in "fV":
         return (n - 1) // 2
@@ -205,6 +208,7 @@ def _median_body(name: str, skip: bool) -> Any:
         if input.ndim == 0:
             return input.copy(), np.zeros((), np.int64)
         return _picked(input, d, _kth(input, d, _middle(input, d, skip)), keepdim)
+
     return body
 
 
@@ -254,7 +258,8 @@ for _op in (_median_all, _nanmedian_all):
 
 @composite(method=True, out="same")
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False):
-    """The median of all elements, the lower of the two middle ones; with `dim`, (values, indices) along it. nan where there is one."""
+    """The median of all elements, the lower of the two middle ones; with `dim`, (values, indices) along it. nan where
+    there is one."""
     return run(_median_all, (input,)) if dim is None else run(_median_dim, (input, dim, keepdim))
 
 
@@ -290,7 +295,7 @@ mode.shape(_pick_shape)
 mode.gradient(input=_pick_gradient)
 
 
-# --- running extremes ------------------------------------------------------------------------------------------------------
+# --- running extremes -------------------------------------------------------------------------------------------------
 def _running(find: Any, better: Any, input: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
     v = find.accumulate(input, d)
     at = np.arange(input.shape[d]).reshape([-1 if j == d else 1 for j in range(input.ndim)])
@@ -336,7 +341,9 @@ def logcumsumexp(input: Tensor, dim: int):
     """log of the running sums of exponentials along `dim`, without overflow."""
     d = _dim("logcumsumexp", input, dim)
     if input.dtype.kind not in "fc":
-        raise NotImplementedError(f'"logcumsumexp_out_cpu" not implemented for \'{D.of(input.dtype).name.capitalize()}\'')
+        raise NotImplementedError(
+            f"\"logcumsumexp_out_cpu\" not implemented for '{D.of(input.dtype).name.capitalize()}'"
+        )
     if input.ndim == 0:
         return input.copy()
     if input.dtype.kind == "f":
@@ -359,6 +366,7 @@ def _logcumsumexp_gradient(grad, input, result, dim):
     def part(g: Any) -> Any:
         logs = f("where")(g > 0, f("log")(f("where")(g > 0, g, f("ones_like")(g))), low)
         return f("exp")((logs - result).flip((dim,)).logcumsumexp(dim).flip((dim,)) + input)
+
     return part(grad) - part(-grad)
 
 

@@ -16,6 +16,7 @@ from .execute import require_tensors
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
 
 
@@ -27,15 +28,17 @@ SPECIAL = {"ns": "special", "result": "float"}
 BOTH = {"ns": ("torch", "special"), "method": True, "inplace": True, "result": "float"}
 
 
-# --- logarithms that are kind at 0 --------------------------------------------------------------------------------------------
+# --- logarithms that are kind at 0 ------------------------------------------------------------------------------------
 @pointwise(domain=(0.2, 3.0), **BOTH)
 def xlogy(input: Tensor | Number, other: Tensor | Number):
     """input * log(other), 0 where input is 0; nan where other is."""
     return E.where(E.isnan(other), other, E.where(input == 0, 0, input * E.log(other)))
 
 
-xlogy.gradient(input=lambda grad, input, other: grad * E.where((input == 0) & (other <= 0), 0, E.log(other)),
-               other=lambda grad, input, other: grad * input / other)
+xlogy.gradient(
+    input=lambda grad, input, other: grad * E.where((input == 0) & (other <= 0), 0, E.log(other)),
+    other=lambda grad, input, other: grad * input / other,
+)
 
 
 @pointwise(domain=(0.2, 3.0), **SPECIAL)
@@ -44,8 +47,10 @@ def xlog1py(input: Tensor | Number, other: Tensor | Number):
     return E.where(E.isnan(other), other, E.where(input == 0, 0, input * E.log1p(other)))
 
 
-xlog1py.gradient(input=lambda grad, input, other: grad * E.where((input == 0) & (other <= -1), 0, E.log1p(other)),
-                 other=lambda grad, input, other: grad * input / (other + 1))
+xlog1py.gradient(
+    input=lambda grad, input, other: grad * E.where((input == 0) & (other <= -1), 0, E.log1p(other)),
+    other=lambda grad, input, other: grad * input / (other + 1),
+)
 
 
 @pointwise(domain=(0.2, 3.0), **SPECIAL)
@@ -57,7 +62,7 @@ def entr(input: Tensor):
 entr.gradient(input=lambda grad, input: grad * (-E.log(input) - 1))
 
 
-# --- the normal distribution -----------------------------------------------------------------------------------------------------
+# --- the normal distribution ------------------------------------------------------------------------------------------
 @pointwise(**SPECIAL)
 def ndtr(input: Tensor):
     """The distribution function of the standard normal distribution."""
@@ -86,7 +91,7 @@ def erfcx(input: Tensor):
     return E.erfcx(input)
 
 
-# --- gamma functions ---------------------------------------------------------------------------------------------------------------
+# --- gamma functions --------------------------------------------------------------------------------------------------
 GAMMA = {"method": True, "inplace": True, "result": "float", "domain": (0.5, 3.0)}
 
 
@@ -105,6 +110,7 @@ def igammac(input: Tensor, other: Tensor):
 def _no_shape_gradient(name: str) -> Any:
     def gradient(grad: Any, input_meta: Any) -> Any:
         raise RuntimeError(f"the derivative of {name} with respect to its first argument is not implemented")
+
     return gradient
 
 
@@ -151,25 +157,41 @@ def zeta(input: Tensor | Number, other: Tensor | Number):
     return E.zeta(input, other)
 
 
-# --- Bessel functions ---------------------------------------------------------------------------------------------------------------
+# --- Bessel functions -------------------------------------------------------------------------------------------------
 def _one(name: str, primitive: Any, doc: str, ns: Any = "special", domain: tuple = (0.5, 4.0), **kw: Any) -> Any:
     def body(input: Tensor):
         return primitive(input)
+
     body.__name__, body.__doc__ = name, doc
     return pointwise(body, ns=ns, result="float", domain=domain, **kw)
 
 
-_one("i0", E.i0, "The modified Bessel function of the first kind of order 0.", ("torch", "special"), method=True, inplace=True)
+_one(
+    "i0",
+    E.i0,
+    "The modified Bessel function of the first kind of order 0.",
+    ("torch", "special"),
+    method=True,
+    inplace=True,
+)
 for _name, _prim, _doc in (
-        ("i0e", E.i0e, "exp(-|x|) * i0(x)."), ("i1", E.i1, "The modified Bessel function of the first kind of order 1."), ("i1e", E.i1e, "exp(-|x|) * i1(x).")):
+    ("i0e", E.i0e, "exp(-|x|) * i0(x)."),
+    ("i1", E.i1, "The modified Bessel function of the first kind of order 1."),
+    ("i1e", E.i1e, "exp(-|x|) * i1(x)."),
+):
     _one(_name, _prim, _doc)
 for _name, _prim, _doc in (
-        ("bessel_j0", E.bessel_j0, "The Bessel function of the first kind of order 0."), ("bessel_j1", E.bessel_j1, "... of order 1."),
-        ("bessel_y0", E.bessel_y0, "The Bessel function of the second kind of order 0."), ("bessel_y1", E.bessel_y1, "... of order 1."),
-        ("modified_bessel_i0", E.i0, "The modified Bessel function of the first kind of order 0."), ("modified_bessel_i1", E.i1, "... of order 1."),
-        ("modified_bessel_k0", E.bessel_k0, "The modified Bessel function of the second kind of order 0."), ("modified_bessel_k1", E.bessel_k1, "... of order 1."),
-        ("scaled_modified_bessel_k0", E.bessel_k0e, "exp(x) * modified_bessel_k0(x)."),
-        ("scaled_modified_bessel_k1", E.bessel_k1e, "exp(x) * modified_bessel_k1(x).")):
+    ("bessel_j0", E.bessel_j0, "The Bessel function of the first kind of order 0."),
+    ("bessel_j1", E.bessel_j1, "... of order 1."),
+    ("bessel_y0", E.bessel_y0, "The Bessel function of the second kind of order 0."),
+    ("bessel_y1", E.bessel_y1, "... of order 1."),
+    ("modified_bessel_i0", E.i0, "The modified Bessel function of the first kind of order 0."),
+    ("modified_bessel_i1", E.i1, "... of order 1."),
+    ("modified_bessel_k0", E.bessel_k0, "The modified Bessel function of the second kind of order 0."),
+    ("modified_bessel_k1", E.bessel_k1, "... of order 1."),
+    ("scaled_modified_bessel_k0", E.bessel_k0e, "exp(x) * modified_bessel_k0(x)."),
+    ("scaled_modified_bessel_k1", E.bessel_k1e, "exp(x) * modified_bessel_k1(x)."),
+):
     _one(_name, _prim, _doc, differentiable=False)
 
 
@@ -183,6 +205,7 @@ def spherical_bessel_j0(input: Tensor):
 def airy_ai(input: Tensor):
     """The Airy function Ai."""
     from scipy.special import airy
+
     x = input if input.dtype.kind == "f" else input.astype(D.default[0].np)
     return np.asarray(airy(x)[0], x.dtype)
 
@@ -190,7 +213,7 @@ def airy_ai(input: Tensor):
 airy_ai.shape(lambda input: (input.shape, D.of(input.dtype) if input.dtype.kind == "f" else D.default[0]))
 
 
-# --- orthogonal polynomials: p[k + 1] = (a x + b) p[k] - c p[k - 1] ---------------------------------------------------------------------
+# --- orthogonal polynomials: p[k + 1] = (a x + b) p[k] - c p[k - 1] ---------------------------------------------------
 def _polynomial(name: str, first: Any, step: Any, doc: str) -> None:
     @structural(public=False, differentiable=False, name=name)
     def values(input: Tensor, n: Tensor):
@@ -201,18 +224,23 @@ def _polynomial(name: str, first: Any, step: Any, doc: str) -> None:
             np.copyto(out, now, where=k == j)
             before, now = now, step(j, x, now, before)
         return out
+
     values.shape(lambda input, n: np.broadcast_shapes(input.shape, n.shape))
 
     def body(input: Tensor | Number, n: Tensor | Number):
         a, b = (t for t in (input, n))
         tensors = [t for t in (a, b) if isinstance(t, T)]
         if not tensors:
-            raise TypeError(f"{name}() received an invalid combination of arguments: one of input and n must be a Tensor")
+            raise TypeError(
+                f"{name}() received an invalid combination of arguments: one of input and n must be a Tensor"
+            )
         from ..core.promotion import result_of
+
         d = result_of(tuple(getattr(t, "_a", t) for t in (a, b)))
         d = d if d.category >= D.FLOAT else D.default[0]
         a, b = (t.to(d) if isinstance(t, T) else f("tensor")(t, dtype=d) for t in (a, b))
         return values(a, b)
+
     body.__name__, body.__doc__ = name, doc
     composite(body, ns="special", out=True)
 
@@ -225,20 +253,50 @@ def _chebyshev(j, x, p, q):
     return 2 * x * p - q
 
 
-for _name, _first, _doc in (("t", lambda x: x, "T"), ("u", lambda x: 2 * x, "U"), ("v", lambda x: 2 * x - 1, "V"), ("w", lambda x: 2 * x + 1, "W")):
+for _name, _first, _doc in (
+    ("t", lambda x: x, "T"),
+    ("u", lambda x: 2 * x, "U"),
+    ("v", lambda x: 2 * x - 1, "V"),
+    ("w", lambda x: 2 * x + 1, "W"),
+):
     _polynomial(f"chebyshev_polynomial_{_name}", _first, _chebyshev, f"Chebyshev's polynomial {_doc} of degree n.")
-    _polynomial(f"shifted_chebyshev_polynomial_{_name}", lambda x, first=_first: first(2 * x - 1), _shifted(_chebyshev),
-                f"Chebyshev's polynomial {_doc} of degree n at 2 x - 1.")
-_polynomial("hermite_polynomial_h", lambda x: 2 * x, lambda j, x, p, q: 2 * x * p - 2 * j * q, "The physicists' Hermite polynomial of degree n.")
-_polynomial("hermite_polynomial_he", lambda x: x, lambda j, x, p, q: x * p - j * q, "The probabilists' Hermite polynomial of degree n.")
-_polynomial("laguerre_polynomial_l", lambda x: 1 - x, lambda j, x, p, q: ((2 * j + 1 - x) * p - j * q) / (j + 1), "Laguerre's polynomial of degree n.")
-_polynomial("legendre_polynomial_p", lambda x: x, lambda j, x, p, q: ((2 * j + 1) * x * p - j * q) / (j + 1), "Legendre's polynomial of degree n.")
+    _polynomial(
+        f"shifted_chebyshev_polynomial_{_name}",
+        lambda x, first=_first: first(2 * x - 1),
+        _shifted(_chebyshev),
+        f"Chebyshev's polynomial {_doc} of degree n at 2 x - 1.",
+    )
+_polynomial(
+    "hermite_polynomial_h",
+    lambda x: 2 * x,
+    lambda j, x, p, q: 2 * x * p - 2 * j * q,
+    "The physicists' Hermite polynomial of degree n.",
+)
+_polynomial(
+    "hermite_polynomial_he",
+    lambda x: x,
+    lambda j, x, p, q: x * p - j * q,
+    "The probabilists' Hermite polynomial of degree n.",
+)
+_polynomial(
+    "laguerre_polynomial_l",
+    lambda x: 1 - x,
+    lambda j, x, p, q: ((2 * j + 1 - x) * p - j * q) / (j + 1),
+    "Laguerre's polynomial of degree n.",
+)
+_polynomial(
+    "legendre_polynomial_p",
+    lambda x: x,
+    lambda j, x, p, q: ((2 * j + 1) * x * p - j * q) / (j + 1),
+    "Legendre's polynomial of degree n.",
+)
 
 
-# --- names of this namespace for operators of others ----------------------------------------------------------------------------------
+# --- names of this namespace for operators of others ------------------------------------------------------------------
 def _alias(name: str, target: str, doc: str) -> None:
     def body(input: Tensor):
         return f(target)(input)
+
     body.__name__, body.__doc__ = name, doc
     composite(body, ns="special", out=True)
 
@@ -277,7 +335,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: Any = None):
     return f("log_softmax")(input, dim, dtype=dtype)
 
 
-# --- more arithmetic ---------------------------------------------------------------------------------------------------------------------
+# --- more arithmetic --------------------------------------------------------------------------------------------------
 @pointwise(ns=("torch", "special"), method=True, inplace=True, result="float")
 def sinc(input: Tensor):
     """sin(pi x) / (pi x), 1 at 0."""
@@ -296,7 +354,8 @@ def _integers(name: str) -> Any:
     def check(input, other):
         for a in (input, other):
             if a.dtype.kind not in "iu":
-                raise RuntimeError(f'"{name}_cpu" not implemented for \'{D.of(a.dtype).name.capitalize()}\'')
+                raise RuntimeError(f"\"{name}_cpu\" not implemented for '{D.of(a.dtype).name.capitalize()}'")
+
     return check
 
 
@@ -348,8 +407,11 @@ def _float_power(input: Any, exponent: Any) -> Any:
 def _float_power_inplace(self: Any, exponent: Any) -> Any:
     r = _float_power(self, exponent)
     if r.dtype is not self.dtype:
-        raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype.name.capitalize()} but the operation's result requires dtype "
-                           f"{r.dtype.name.capitalize()}")
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {self.dtype.name.capitalize()} but the operation's result "
+            "requires dtype "
+            f"{r.dtype.name.capitalize()}"
+        )
     return self.copy_(r)
 
 
@@ -374,7 +436,7 @@ def frexp(input: Tensor):
     return _frexp(input)
 
 
-# --- complex numbers --------------------------------------------------------------------------------------------------------------------
+# --- complex numbers --------------------------------------------------------------------------------------------------
 @structural(public=False, exact=True, name="angle")
 def _angle(input: Tensor):
     return np.angle(input)
@@ -413,7 +475,13 @@ def polar(abs: Tensor, angle: Tensor):
     """The complex numbers of given modulus and angle."""
     require_tensors(polar, abs, angle)
     if abs.dtype is not angle.dtype:
-        raise RuntimeError(f"Expected object of scalar type {abs.dtype.name.capitalize()} but got scalar type {angle.dtype.name.capitalize()} for second argument")
+        raise RuntimeError(
+            f"Expected object of scalar type {abs.dtype.name.capitalize()} but got scalar type "
+            f"{angle.dtype.name.capitalize()} for second argument"
+        )
     if abs.dtype.name not in ("float32", "float64"):
-        raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {abs.dtype.name.capitalize()} and {angle.dtype.name.capitalize()}")
+        raise RuntimeError(
+            f"Expected both inputs to be Half, Float or Double tensors but got {abs.dtype.name.capitalize()} and "
+            f"{angle.dtype.name.capitalize()}"
+        )
     return f("complex")(abs * f("cos")(angle), abs * f("sin")(angle))

@@ -12,6 +12,7 @@ from .execute import normalize_dims
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Number = int | float | complex
     Dims = int | tuple[int, ...] | None
 
@@ -24,7 +25,9 @@ def f(name: str) -> Any:
 def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None):
     """The mean of the elements that are not nan."""
     if input.dtype.category < D.FLOAT:
-        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype.name.capitalize()}")
+        raise RuntimeError(
+            f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype.name.capitalize()}"
+        )
     n = (~f("isnan")(input)).sum(dim, keepdim)
     return f("nansum")(input, dim, keepdim, dtype=dtype) / n
 
@@ -38,7 +41,9 @@ def _quantile(name: str, skip: bool, input: Any, q: Any, dim: int | None, keepdi
     if input.numel() == 0:
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if interpolation not in METHODS:
-        raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
+        raise RuntimeError(
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
+        )
     if isinstance(q, T):
         if q.dim() > 1:
             raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
@@ -84,13 +89,18 @@ def _quantile(name: str, skip: bool, input: Any, q: Any, dim: int | None, keepdi
 
 
 @composite(method=True, out="same")
-def quantile(input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"):
-    """The q-quantiles along `dim` (of all elements by default); a vector `q` gives a new first dimension. nan where there is one."""
+def quantile(
+    input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+):
+    """The q-quantiles along `dim` (of all elements by default); a vector `q` gives a new first dimension. nan where
+    there is one."""
     return _quantile("quantile", False, input, q, dim, keepdim, interpolation)
 
 
 @composite(method=True, out="same")
-def nanquantile(input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"):
+def nanquantile(
+    input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+):
     """`quantile` of the elements that are not nan."""
     return _quantile("nanquantile", True, input, q, dim, keepdim, interpolation)
 
@@ -105,7 +115,10 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     parts = [t for t in (prepend, input, append) if t is not None]
     for name, t in (("prepend", prepend), ("append", append)):
         if t is not None and t.dim() != input.dim():
-            raise RuntimeError(f"diff expects prepend or append to be the same dimension as input: {name} has {t.dim()} dimensions, the input {input.dim()}")
+            raise RuntimeError(
+                f"diff expects prepend or append to be the same dimension as input: {name} has {t.dim()} dimensions, "
+                f"the input {input.dim()}"
+            )
     x = f("cat")(parts, dim) if len(parts) > 1 else input
     if n == 0:
         return f("zeros_like")(x) if x.shape[dim] == 0 else x.clone() if x is input else x
@@ -116,7 +129,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     return x
 
 
-# --- integrals ----------------------------------------------------------------------------------------------------------
+# --- integrals --------------------------------------------------------------------------------------------------------
 def _steps(name: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
     """The widths of the intervals: a number, or a tensor that broadcasts with the pairs of neighbours of `y`."""
     if x is not None and dx is not None:
@@ -154,7 +167,10 @@ def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1):
     """The integral of `y` along `dim` by the trapezoidal rule, at distances `dx` (1) or at the points `x`."""
     if y.dim() and y.shape[dim] == 0:
-        return f("zeros")(tuple(n for k, n in enumerate(y.shape) if k != dim % y.dim()), dtype=y.dtype if y.dtype.category >= D.FLOAT else D.default[0])
+        return f("zeros")(
+            tuple(n for k, n in enumerate(y.shape) if k != dim % y.dim()),
+            dtype=y.dtype if y.dtype.category >= D.FLOAT else D.default[0],
+        )
     return _trapezoids("trapezoid", y, x, dx, dim).sum(dim) / 2.0
 
 
@@ -164,12 +180,14 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Non
     return _trapezoids("cumulative_trapezoid", y, x, dx, dim).cumsum(dim) / 2.0
 
 
-# --- covariances -----------------------------------------------------------------------------------------------------------
+# --- covariances ------------------------------------------------------------------------------------------------------
 @composite(method=True)
 def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None):
     """The covariance matrix of variables in rows and observations in columns."""
     if input.dim() > 2:
-        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
+        raise RuntimeError(
+            f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions"
+        )
     if input.dtype is D.bool_:
         raise RuntimeError("cov(): bool dtype is not supported for input")
     x = input.reshape(1, -1) if input.dim() < 2 else input
@@ -179,12 +197,20 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
         if t is None:
             continue
         if t.dim() > 1:
-            raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got {name} with {t.dim()} dimensions")
+            raise RuntimeError(
+                f"cov(): expected {name} to have one or fewer dimensions but got {name} with {t.dim()} dimensions"
+            )
         if t.dtype.category not in kinds:
-            raise RuntimeError(f"cov(): expected {name} to have {'integral' if name == 'fweights' else 'floating point'} dtype but got {name} with "
-                               f"{t.dtype.name} dtype")
+            raise RuntimeError(
+                f"cov(): expected {name} to have {'integral' if name == 'fweights' else 'floating point'} dtype but "
+                f"got {name} with "
+                f"{t.dtype.name} dtype"
+            )
         if t.numel() != n:
-            raise RuntimeError(f"cov(): expected {name} to have the same numel as there are observations in the input but got {t.numel()} != {n}")
+            raise RuntimeError(
+                f"cov(): expected {name} to have the same numel as there are observations in the input but got "
+                f"{t.numel()} != {n}"
+            )
         if t.numel() and bool((t < 0).any().item()):
             raise RuntimeError(f"cov(): {name} cannot be negative")
         w = t if w is None else w * t
@@ -212,7 +238,9 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
 def corrcoef(input: Tensor):
     """The matrix of correlation coefficients of variables in rows."""
     if input.dim() > 2:
-        raise RuntimeError(f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
+        raise RuntimeError(
+            f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions"
+        )
     c = cov.fn(input)
     if c.dim() == 0:
         return c / c
@@ -223,7 +251,7 @@ def corrcoef(input: Tensor):
     return r.clamp(-1, 1)
 
 
-# --- distances ------------------------------------------------------------------------------------------------------------------
+# --- distances --------------------------------------------------------------------------------------------------------
 @composite()
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"):
     """The p-norms of the differences of all pairs of rows: (..., P, M) and (..., R, M) give (..., P, R)."""
@@ -233,13 +261,22 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "us
         raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
-    if compute_mode not in (None, "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"):
+    if compute_mode not in (
+        None,
+        "use_mm_for_euclid_dist_if_necessary",
+        "use_mm_for_euclid_dist",
+        "donot_use_mm_for_euclid_dist",
+    ):
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     for t in (x1, x2):
         if t.dtype.category != D.FLOAT:
             raise RuntimeError(f"cdist only supports floating-point dtypes, X1 got: {t.dtype.name}")
     rows = max(x1.shape[-2], x2.shape[-2])
-    if p == 2 and x1.shape[-1] and (compute_mode == "use_mm_for_euclid_dist" or rows > 25 and compute_mode != "donot_use_mm_for_euclid_dist"):
+    if (
+        p == 2
+        and x1.shape[-1]
+        and (compute_mode == "use_mm_for_euclid_dist" or rows > 25 and compute_mode != "donot_use_mm_for_euclid_dist")
+    ):
         # |a - b|^2 = |a|^2 + |b|^2 - 2 a.b, as one product
         a, b = (x1 * x1).sum(-1, True), (x2 * x2).sum(-1, True)
         s = f("matmul")(f("cat")([-2 * x1, a, f("ones_like")(a)], -1), f("cat")([x2, f("ones_like")(b), b], -1).mT)
@@ -266,17 +303,25 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number):
 
 @composite(method=False)
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1):
-    """Estimated derivatives along each dimension, by central differences in the interior; `spacing` gives distances or coordinates."""
+    """Estimated derivatives along each dimension, by central differences in the interior; `spacing` gives distances or
+    coordinates."""
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
-    dims = list(range(input.dim())) if dim is None else [normalize_dims((d,), input.dim(), "gradient")[0] for d in ((dim,) if isinstance(dim, int) else dim)]
+    dims = (
+        list(range(input.dim()))
+        if dim is None
+        else [normalize_dims((d,), input.dim(), "gradient")[0] for d in ((dim,) if isinstance(dim, int) else dim)]
+    )
     if len(set(dims)) != len(dims):
         raise RuntimeError(f"dim {dims[0]} appears multiple times in the list of dims")
     spacing = 1 if spacing is None else spacing
     sp = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
     if len(sp) != len(dims):
-        raise RuntimeError(f"torch.gradient expected spacing to be unspecified, a scalar, or it's spacing and dim arguments to have the same length, but got a "
-                           f"spacing argument of length {len(sp)} and a dim argument of length {len(dims)}.")
+        raise RuntimeError(
+            "torch.gradient expected spacing to be unspecified, a scalar, or it's spacing and dim arguments to have "
+            "the same length, but got a "
+            f"spacing argument of length {len(sp)} and a dim argument of length {len(dims)}."
+        )
     x = input if input.dtype.category >= D.FLOAT else input.to(D.default[0])
     out = []
     for d, s in zip(dims, sp, strict=True):
@@ -295,14 +340,29 @@ def _gradient_along(x: Any, d: int, s: Any, edge: int) -> Any:
 
     def first(a: Any, b: Any, c: Any, h1: Any, h2: Any, sign: int) -> Any:
         # one-sided, through three points at distances h1 and h1 + h2
-        return sign * (a * (-(2 * h1 + h2) / (h1 * (h1 + h2))) + b * ((h1 + h2) / (h1 * h2)) + c * (-h1 / (h2 * (h1 + h2))))
+        return sign * (
+            a * (-(2 * h1 + h2) / (h1 * (h1 + h2))) + b * ((h1 + h2) / (h1 * h2)) + c * (-h1 / (h2 * (h1 + h2)))
+        )
+
     if isinstance(s, T) and s.dim() == 1:
         if s.numel() != n:
-            raise RuntimeError(f"torch.gradient expected each spacing tensor to have one coordinate for each element of dimension {d} ({n}), got {s.numel()}")
+            raise RuntimeError(
+                f"torch.gradient expected each spacing tensor to have one coordinate for each element of dimension {d} "
+                f"({n}), got {s.numel()}"
+            )
         h = (s.narrow(0, 1, n - 1) - s.narrow(0, 0, n - 1)).reshape([-1 if k == d else 1 for k in range(x.dim())])
         h1, h2 = h.narrow(d, 0, n - 2), h.narrow(d, 1, n - 2)
-        inner = at(0, n - 2) * (-h2 / (h1 * (h1 + h2))) + at(1, n - 2) * ((h2 - h1) / (h1 * h2)) + at(2, n - 2) * (h1 / (h2 * (h1 + h2)))
-        a, b, y, z = h.narrow(d, 0, 1), h.narrow(d, min(1, n - 2), 1), h.narrow(d, n - 2, 1), h.narrow(d, max(n - 3, 0), 1)
+        inner = (
+            at(0, n - 2) * (-h2 / (h1 * (h1 + h2)))
+            + at(1, n - 2) * ((h2 - h1) / (h1 * h2))
+            + at(2, n - 2) * (h1 / (h2 * (h1 + h2)))
+        )
+        a, b, y, z = (
+            h.narrow(d, 0, 1),
+            h.narrow(d, min(1, n - 2), 1),
+            h.narrow(d, n - 2, 1),
+            h.narrow(d, max(n - 3, 0), 1),
+        )
     else:
         h = s
         inner = (at(2, n - 2) - at(0, n - 2)) / (2 * h)

@@ -15,6 +15,7 @@ from .geometry import Geometry, restride
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
+
     Sizes = tuple[int, ...]
 
 
@@ -34,8 +35,11 @@ def infer(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
             raise RuntimeError(f"invalid shape dimension {min(shape)}")
         if n == 0:
             if numel == 0:
-                raise RuntimeError(f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1 can be "
-                                   "any value and is ambiguous")
+                raise RuntimeError(
+                    f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension "
+                    "size -1 can be "
+                    "any value and is ambiguous"
+                )
             raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
         if numel % n:
             raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
@@ -55,8 +59,11 @@ def _view(input: Tensor, size: tuple):
     shape = infer(size, input.numel)
     g = input.reshape(shape)
     if g is None:
-        raise RuntimeError("view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
-                           "subspaces). Use .reshape(...) instead.")
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            "contiguous "
+            "subspaces). Use .reshape(...) instead."
+        )
     return g
 
 
@@ -76,7 +83,8 @@ _view.gradient(input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 
 @d.composite(ns="Tensor", method=True)
 def view(input: Tensor, size: Sizes):
-    """The same elements in other sizes, on the same memory; one size may be -1. With a dtype instead of sizes, the same bytes read as
+    """The same elements in other sizes, on the same memory; one size may be -1. With a dtype instead of sizes, the
+    same bytes read as
     that dtype. RuntimeError if no strides give the shape (`reshape` copies then)."""
     return _view(input, size)
 
@@ -84,6 +92,7 @@ def view(input: Tensor, size: Sizes):
 def _view_method(self: Tensor, *size: Any, **kw: Any) -> Any:
     from . import execute
     from .generate import sizes
+
     if kw:
         if "dtype" in kw:
             return view_dtype(self, kw["dtype"])
@@ -103,9 +112,12 @@ def _view_method(self: Tensor, *size: Any, **kw: Any) -> Any:
 
 
 def _quick_view() -> Any:
-    """`x.view(...)` of a contiguous CPU tensor that does not require grad: one reshape. Everything else goes the general way."""
+    """`x.view(...)` of a contiguous CPU tensor that does not require grad: one reshape. Everything else goes the
+    general way."""
     from .generate import make
-    return make('''
+
+    return make(
+        """
 def view(self, *size, **kw):
     a = self._a
     if self._rg is False and a.__class__ is ND and a.flags.c_contiguous and not kw:
@@ -121,7 +133,11 @@ def view(self, *size, **kw):
         except FAST_ERRORS: pass
         except IndexError: pass
     return SLOW(self, *size, **kw)
-''', "view", SLOW=_view_method, Size=Size)
+""",
+        "view",
+        SLOW=_view_method,
+        Size=Size,
+    )
 
 
 def view_dtype(t: Tensor, to: D.dtype) -> Any:
@@ -139,9 +155,15 @@ def view_dtype(t: Tensor, to: D.dtype) -> Any:
     if a.ndim == 0:
         raise RuntimeError(f"self.dim() cannot be 0 to view {t.dtype!r} as {to!r} (different element sizes)")
     if a.strides[-1] != old and a.shape[-1] > 1:
-        raise RuntimeError(f"self.stride(-1) must be 1 to view {t.dtype!r} as {to!r} (different element sizes), but got {a.strides[-1] // old}")
+        raise RuntimeError(
+            f"self.stride(-1) must be 1 to view {t.dtype!r} as {to!r} (different element sizes), but got "
+            f"{a.strides[-1] // old}"
+        )
     if new > old and (a.shape[-1] * old) % new:
-        raise RuntimeError(f"self.size(-1) must be divisible by {new // old} to view {t.dtype!r} as {to!r} (different element sizes), but got {a.shape[-1]}")
+        raise RuntimeError(
+            f"self.size(-1) must be divisible by {new // old} to view {t.dtype!r} as {to!r} (different element sizes), "
+            f"but got {a.shape[-1]}"
+        )
     return view_of(a.view(to.np), t)
 
 
@@ -159,6 +181,7 @@ def reshape(input: Tensor, shape: Sizes):
 
 def _contiguous() -> Any:
     from ..core.layout import contiguous_format
+
     return contiguous_format
 
 
@@ -188,9 +211,9 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1):
     if i == j:
         return input
     size = 1
-    for s in a.shape[i:j + 1]:
+    for s in a.shape[i : j + 1]:
         size *= s
-    return reshape(input, (*a.shape[:i], size, *a.shape[j + 1:]))
+    return reshape(input, (*a.shape[:i], size, *a.shape[j + 1 :]))
 
 
 @d.composite(method=True)
@@ -203,8 +226,11 @@ def unflatten(input: Tensor, dim: int, sizes: tuple):
     try:
         sizes = infer(tuple(sizes), n)
     except RuntimeError:
-        raise RuntimeError(f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} ({n}) in the input tensor") from None
-    return input.view((*input._a.shape[:i], *sizes, *input._a.shape[i + 1:]))
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} ({n}) in the input "
+            "tensor"
+        ) from None
+    return input.view((*input._a.shape[:i], *sizes, *input._a.shape[i + 1 :]))
 
 
 @d.composite(method=True)
@@ -259,8 +285,11 @@ t.gradient(input=lambda grad: grad.t())
 def permute(input: Tensor, dims: Sizes):
     """The dimensions in another order."""
     if len(dims) != input.ndim:
-        raise RuntimeError(f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
-                           f"dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = {len(dims)}")
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+            "ordering of "
+            f"dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = {len(dims)}"
+        )
     order = [input.dim(i) for i in dims]
     if len(set(order)) != len(order):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
@@ -296,7 +325,9 @@ def transpose_all(input: Tensor):
 def mT(input: Tensor):
     """The transposes of the last two dimensions."""
     if input.dim() < 2:
-        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {input.dim()}-D tensor.")
+        raise RuntimeError(
+            f"tensor.mT is only supported on matrices or batches of matrices. Got {input.dim()}-D tensor."
+        )
     return transpose(input, -2, -1)
 
 
@@ -330,8 +361,11 @@ def movedim(input: Tensor, source: int | tuple, destination: int | tuple):
     g = Geometry(input._a.shape, input._a.shape)
     s, e = [g.dim(i) for i in _dims_list(source)], [g.dim(i) for i in _dims_list(destination)]
     if len(s) != len(e):
-        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({list(s)} dims) should contain the same number of dims as "
-                           f"destination ({list(e)} dims)")
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(s)} dims) should contain the same number of "
+            "dims as "
+            f"destination ({list(e)} dims)"
+        )
     if len(set(s)) != len(s) or len(set(e)) != len(e):
         raise RuntimeError("movedim: repeated dim in `source` or `destination`")
     rest = [i for i in range(g.ndim) if i not in s]
@@ -349,8 +383,11 @@ def _squeeze(input: Tensor, dim: tuple):
 
 @_squeeze.fast
 def _(a, dim):
-    return a.reshape([n for i, n in enumerate(a.shape) if n != 1 or i not in dim]) if a.flags.c_contiguous else \
-        restride(a, _squeeze.fn(Geometry.of(a), dim))
+    return (
+        a.reshape([n for i, n in enumerate(a.shape) if n != 1 or i not in dim])
+        if a.flags.c_contiguous
+        else restride(a, _squeeze.fn(Geometry.of(a), dim))
+    )
 
 
 _squeeze.gradient(input=lambda grad, input_meta: grad.reshape(input_meta.shape))
@@ -372,8 +409,11 @@ def unsqueeze(input: Tensor, dim: int):
 def _(a, dim):
     n = a.ndim + 1
     if dim.__class__ is int and -n <= dim < n and a.size:
-        return restride(a, unsqueeze.fn(Geometry.of(a), dim)) if not a.flags.c_contiguous else a.reshape(
-            (*a.shape[:dim % n], 1, *a.shape[dim % n:]))
+        return (
+            restride(a, unsqueeze.fn(Geometry.of(a), dim))
+            if not a.flags.c_contiguous
+            else a.reshape((*a.shape[: dim % n], 1, *a.shape[dim % n :]))
+        )
     return restride(a, unsqueeze.fn(Geometry.of(a), dim))
 
 
@@ -386,20 +426,29 @@ def expand(input: Tensor, size: Sizes, *, implicit: bool = False):
     size = tuple(size)
     lead = len(size) - input.ndim
     if lead < 0:
-        raise RuntimeError(f"expand(torch.FloatTensor{{{list(input.shape)}}}, size={list(size)}): the number of sizes provided ({len(size)}) must be "
-                           f"greater or equal to the number of dimensions in the tensor ({input.ndim})")
+        raise RuntimeError(
+            f"expand(torch.FloatTensor{{{list(input.shape)}}}, size={list(size)}): the number of sizes provided "
+            f"({len(size)}) must be "
+            f"greater or equal to the number of dimensions in the tensor ({input.ndim})"
+        )
     shape, stride = [], []
     for i, n in enumerate(size):
         have = input.shape[i - lead] if i >= lead else 1
         st = input.stride[i - lead] if i >= lead else 0
         if n == -1:
             if i < lead:
-                raise RuntimeError(f"expand: the expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {i}")
+                raise RuntimeError(
+                    "expand: the expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension "
+                    f"{i}"
+                )
             n = have
         elif n != have:
             if have != 1:
-                raise RuntimeError(f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton dimension {i}.  "
-                                   f"Target sizes: {list(size)}.  Tensor sizes: {list(input.shape)}")
+                raise RuntimeError(
+                    f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton "
+                    f"dimension {i}.  "
+                    f"Target sizes: {list(size)}.  Tensor sizes: {list(input.shape)}"
+                )
             if n < 0:
                 raise RuntimeError(f"expand: invalid size {n} at dimension {i}")
             st = 0
@@ -412,6 +461,7 @@ def expand(input: Tensor, size: Sizes, *, implicit: bool = False):
 
 def _sum_to(grad, input_meta):
     from .generate import sum_to
+
     return sum_to(grad, input_meta.shape)
 
 

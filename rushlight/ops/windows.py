@@ -41,7 +41,11 @@ def _bartlett(n: int, sym: bool) -> np.ndarray:
 
 
 def _kaiser(n: int, sym: bool, beta: float) -> np.ndarray:
-    return np.i0(beta * np.sqrt(np.maximum(1 - _points(n, sym, -1.0, 1.0) ** 2, 0))) / np.i0(beta) if n != 1 else np.ones(1)
+    return (
+        np.i0(beta * np.sqrt(np.maximum(1 - _points(n, sym, -1.0, 1.0) ** 2, 0))) / np.i0(beta)
+        if n != 1
+        else np.ones(1)
+    )
 
 
 @creation(ns=NS)
@@ -54,7 +58,9 @@ def general_cosine(M: int, *, a: Any, sym: bool = True, dtype=None, layout=None,
 
 
 @creation(ns=NS)
-def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, dtype=None, layout=None, device=None, requires_grad=False):
+def general_hamming(
+    M: int, *, alpha: float = 0.54, sym: bool = True, dtype=None, layout=None, device=None, requires_grad=False
+):
     """alpha - (1 - alpha) cos x."""
     _check("general_hamming", M, dtype)
     return cosines(M, sym, (alpha, 1 - alpha)).astype(dtype.np)
@@ -104,7 +110,17 @@ def cosine(M: int, *, sym: bool = True, dtype=None, layout=None, device=None, re
 
 
 @creation(ns=NS)
-def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype=None, layout=None, device=None, requires_grad=False):
+def exponential(
+    M: int,
+    *,
+    center: float | None = None,
+    tau: float = 1.0,
+    sym: bool = True,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
     """exp(-|x - center| / tau)."""
     _check("exponential", M, dtype)
     if tau <= 0:
@@ -135,39 +151,97 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype=None, layout=N
     return _kaiser(M, sym, beta).astype(dtype.np)
 
 
-for _op in (general_cosine, general_hamming, hamming, hann, blackman, nuttall, bartlett, cosine, exponential, gaussian, kaiser):
+for _op in (
+    general_cosine,
+    general_hamming,
+    hamming,
+    hann,
+    blackman,
+    nuttall,
+    bartlett,
+    cosine,
+    exponential,
+    gaussian,
+    kaiser,
+):
     _op.shape(lambda M, **kw: (M,))
 
 
-# --- the older functions: periodic by default --------------------------------------------------------------------------------------
+# --- the older functions: periodic by default -------------------------------------------------------------------------
 @creation()
-def hann_window(window_length: int, periodic: bool = True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """Hann's window."""
     return cosines(window_length, not periodic, (0.5, 0.5)).astype(dtype.np)
 
 
 @creation()
-def hamming_window(window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype=None, layout=None, device=None,
-                   pin_memory=False, requires_grad=False):
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """alpha - beta cos x."""
     return cosines(window_length, not periodic, (alpha, beta)).astype(dtype.np)
 
 
 @creation()
-def blackman_window(window_length: int, periodic: bool = True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """Blackman's window."""
     return cosines(window_length, not periodic, (0.42, 0.5, 0.08)).astype(dtype.np)
 
 
 @creation()
-def bartlett_window(window_length: int, periodic: bool = True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """Bartlett's window, a triangle."""
     return _bartlett(window_length, not periodic).astype(dtype.np)
 
 
 @creation()
-def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype=None, layout=None, device=None, pin_memory=False,
-                  requires_grad=False):
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """Kaiser's window."""
     return _kaiser(window_length, not periodic, beta).astype(dtype.np)
 
