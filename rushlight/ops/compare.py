@@ -191,6 +191,9 @@ def _check_where(condition, input, other):
         )
 
 
+_check_where.integers_only = True
+
+
 @pointwise(exact=True, check=_check_where, public=False)
 def _where(condition: Mask, input: Tensor | Number, other: Tensor | Number):
     return E.where(condition, input, other)

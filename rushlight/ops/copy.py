@@ -397,7 +397,7 @@ def _strides(sizes: Any) -> tuple[int, ...]:
     return tuple(reversed(out))
 
 
-@composite(ns="Tensor", method=True)
+@composite(ns=("Tensor", "torch"), method=True)
 def resize_as_(input: Tensor, other: Tensor, *, memory_format: Any = None):
     """`resize_(other.size())`."""
     return input.resize_(other.shape)

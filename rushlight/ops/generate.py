@@ -20,7 +20,7 @@ from ..core.errors import place
 from ..core.tensor import MAYBE, Tensor, bump, wrap
 from . import expr as E
 from .declare import OLD_NAMES, Gradient, Operator, Param, REQUIRED
-from .paths import creation_path, default_name, direct_path, floats_pass, has_gradient, inplace_path, list_path, pointwise_path, reduction_path
+from .paths import creation_path, default_name, direct_path, floats_pass, has_gradient, inplace_path, list_path, operands_path, pointwise_path, reduction_path
 
 __all__ = ["derive", "G", "quiet", "trace"]
 
@@ -229,6 +229,10 @@ def _function(op: Operator) -> Callable:
     elif op.kind == "structural" or op.kind == "composite" and op.array is not None:
         lines += list_path(op) or direct_path(op)
         env["ARRAY"], env["CHECK"] = op.array or op.body, op.check
+    elif op.kind == "pointwise":
+        more, more_env = operands_path(op)
+        lines += more
+        env.update(more_env)
     elif op.kind in ("reduction", "creation"):
         more, more_env = (reduction_path if op.kind == "reduction" else creation_path)(op)
         lines += more

@@ -323,6 +323,9 @@ def _check_clamp(input, min, max):
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
 
 
+_check_clamp.integers_only = True
+
+
 @pointwise(method=True, inplace=True, aliases=("clip",), check=_check_clamp)
 def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None):
     """Elements below `min` become `min`, those above `max` become `max` (also where min > max); nan stays."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import expr as E
-from .declare import Operator, Param
+from .declare import REQUIRED, Operator, Param
 
 if TYPE_CHECKING:
     from .generate import Plain
@@ -25,6 +25,7 @@ __all__ = [
     "has_gradient",
     "inplace_path",
     "list_path",
+    "operands_path",
     "pointwise_path",
     "reduction_path",
 ]
@@ -52,6 +53,74 @@ def has_gradient(op: Operator) -> bool:
         or op.kind == "pointwise"
         and op.result not in ("bool", "int64")
     )
+
+
+def operands_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
+    """The way of a pointwise record with three operands or more, with masks, or with operands that may be None: floats of one
+    dtype and numbers."""
+    operands = [p for p in op.params if p.kind in ("tensor", "operand", "mask")]
+    first = next((p for p in operands if p.kind != "mask"), None)
+    plain = [p for p in op.params if p.kind == "plain"]
+    known = ("tensor", "operand", "mask", "number", "plain")
+    if first is None or op.result not in ("same", "float") or any(p.kind not in known for p in op.params):
+        return [], {}
+    if not floats_pass(op) or any(p.default is REQUIRED for p in plain):
+        return [], {}
+    from ..backends.cpu.evaluate import numpy_function
+
+    names = [p.name for p in op.params if p.kind != "plain"]
+    numbers = [p.name for p in op.params if p.kind == "number"]
+    chosen = [p for p in operands if p.kind == "operand" and p is not first]
+    made: dict[Any, Callable] = {}
+
+    def evaluator(*key: str) -> Callable:
+        """The function for one choice of numbers ("n"), tensors ("t") and operands that are not there ("-")."""
+        from .generate import trace
+
+        is_a = dict(zip([p.name for p in chosen], key, strict=True))
+        root = trace(op, tuple(p.default for p in plain), tuple(n for n, k in is_a.items() if k == "-"))
+        if root.op in ("arg", "const") or any(
+            E.PRIMITIVES[n.op].ufunc.startswith("scipy:") for n in E.postorder(root) if n.op in E.PRIMITIVES
+        ):
+            raise TypeError("this is for the general path")
+        given = numbers + [n for n, k in is_a.items() if k == "n"]
+        f = made[key] = numpy_function(names, [root], numbers=given)
+        return f
+
+    lines = ["    try:", f"        a = {first.name}._a; d = a.dtype; rg = {first.name}._rg"]
+    lines.append("        ok = a.__class__ is ND and (d is F32 or d is F64) and a.size < BIG")
+    values = {first.name: "a"}
+    for i, p in enumerate(operands):
+        if p is first:
+            continue
+        values[p.name] = f"b{i}"
+        tensor = f"b{i} = {p.name}._a; ok = ok and b{i}.dtype is d and b{i}.__class__ is ND; rg = rg or {p.name}._rg"
+        if p.kind == "mask":
+            lines.append(f"        b{i} = {p.name}._a; ok = ok and b{i}.dtype is BOOL and b{i}.__class__ is ND")
+        elif p.kind == "tensor":
+            lines.append("        " + tensor)
+        else:
+            k = chosen.index(p)
+            lines.append(f"        c{k} = {p.name}.__class__")
+            lines.append(f"        if c{k} is float or c{k} is int: b{i} = {p.name}; c{k} = 'n'")
+            if p.default is None:
+                lines.append(f"        elif {p.name} is None: b{i} = None; c{k} = '-'")
+            lines.append(f"        else: {tensor}; c{k} = 't'")
+    lines += [f"        ok = ok and ({n}.__class__ is float or {n}.__class__ is int)" for n in numbers]
+    lines += [f"        ok = ok and {p.name} == {default_name(p)}" for p in plain]
+    if op.has_out:
+        lines.append("        ok = ok and out is None")
+    key = "".join(f"c{k}, " for k in range(len(chosen)))
+    args = ", ".join(values.get(n, n) for n in names)
+    lines += [
+        "        if ok:",
+        f"            r = quiet(MADE.get(({key})) or EVALUATOR({key}), {args}, d.type)",
+        "            t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False",
+        "            t._node = t._grad = t._v = t._base = None",
+    ]
+    if has_gradient(op):
+        lines.append(f"            if rg: RECORD[0](t, {', '.join(p.name for p in op.params)})")
+    return [*lines, "            return t", "    except FAST_ERRORS: pass"], {"MADE": made, "EVALUATOR": evaluator}
 
 
 def integers_pass(op: Operator, plain: Plain) -> bool:
