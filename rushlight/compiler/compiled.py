@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd.modes import modes
-from ..core.tensor import Tensor, bump, wrap
+from ..core.tensor import Tensor, bump_all, wrap
 from ..ops import execute, generate
 from .capture import Capture, CaptureError, Spent, root_of
 from .graph import Buffer, View, verify
@@ -37,24 +37,28 @@ class Update:
         self.counters = [[s[name] for s in states] for name in optimizer.counters]
         self.states = states
         self.numbers: Any = None
+        self.before: tuple = ()
+
+    def undo(self) -> None:
+        """Put the step counters back: the call did not happen."""
+        from ..optim.update import advance_counters
+        for column, v in zip(self.counters, self.before, strict=True):
+            advance_counters(column, v)
 
     def prepare(self) -> bool:
         """Advance the step counters and compute the numbers. False, with nothing changed, if another rule is now wanted."""
         opt, group = self.optimizer, self.group
         scalars = opt._scalars(group)
         extra: tuple = ()
-        values: tuple = ()
         if self.counters:
-            values = tuple(column[0]._a.item() for column in self.counters)
+            self.before = values = tuple([column[0]._a.item() for column in self.counters])
             for column, v in zip(self.counters, values, strict=True):
                 for c in column:
                     if c._a.item() != v:
                         return False
             extra = opt._advance(group, scalars, values, self.counters)
         if opt.rule.variant(*opt._flags(group), *extra) is not self.variant:
-            from ..optim.update import advance_counters
-            for column, v in zip(self.counters, values, strict=True):
-                advance_counters(column, v)
+            self.undo()
             return False
         self.numbers = self.variant.host(**scalars)
         return True
@@ -95,13 +99,6 @@ class Entry:
         for leaf in self.fresh:
             if leaf._grad is not None:
                 return NotImplemented
-        done = []
-        for u in self.updates:
-            if not u.prepare():
-                for d in done:
-                    d.undo()
-                return NotImplemented
-            done.append(u)
         program = self.program
         for k, ((b, v), t) in enumerate(zip(self.arguments, tensors, strict=True)):
             a = t._a
@@ -115,11 +112,22 @@ class Entry:
                     else:
                         return NotImplemented
                 self.bound[k] = a
+        done = []
+        for u in self.updates:
+            if not u.prepare():
+                for d in done:
+                    d.undo()
+                return NotImplemented
+            done.append(u)
         for o in self.outputs:
             self._output(o, program)
-        program.run()
-        for t in self.written:
-            bump(t)
+        try:
+            program.run()
+        except BaseException:
+            for u in done:
+                u.undo()
+            raise
+        bump_all(self.written)
         return self._result(self.result)
 
     def _output(self, o: Output, program: Program) -> None:
@@ -212,13 +220,13 @@ class Compiled:
         self.attempts += 1
         c = Capture()
         updates: list[Update] = []
-        result, watch, note = _observe(self.fn, c, updates, tensors, args, kwargs)
+        result, watch = _observe(self.fn, c, updates, tensors, args, kwargs)
         try:
             if c.reason or watch.reason:
                 raise CaptureError(c.reason or watch.reason)
             if watch.written:
                 raise CaptureError(f"the call writes the module attribute {watch.written[0]}")
-            entry = self._finish(c, watch, note, updates, tensors, result)
+            entry = self._finish(c, watch, updates, tensors, result)
         except CaptureError as e:
             self._refused(str(e))
             return result
@@ -242,7 +250,7 @@ class Compiled:
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.given_up = True
 
-    def _finish(self, c: Capture, watch: Watch, note: dict, updates: list[Update], tensors: list[Tensor], result: Any) -> Entry:
+    def _finish(self, c: Capture, watch: Watch, updates: list[Update], tensors: list[Tensor], result: Any) -> Entry:
         g = c.graph
         if settings["verify"]:
             verify(g)
@@ -324,7 +332,8 @@ class Compiled:
             if s.kind == "update":
                 written += [t for t in s.data["tensors"] if not any(w is t for w in written)]
         guards = watch.finish(externals)
-        fresh = [leaf for leaf, was_none in c.leaves.values() if was_none and not note["zeroed"]]
+        # a gradient that was None when the call began must be so again (else eager would add to it), unless the call itself drops it
+        fresh = [leaf for leaf, was_none in c.leaves.values() if was_none]
         program = build(g)
         # the tensors of this first call live on their own memory; the next call makes the program's
         return Entry(c, guards, program, arguments, outputs, shape, updates, written, fresh)
@@ -390,12 +399,11 @@ _READS = ("item", "tolist", "numpy", "__array__", "__bool__", "__float__", "__in
           "__contains__", "untyped_storage", "storage")
 
 
-def _observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tensor], args: tuple, kwargs: dict) -> tuple[Any, Watch, dict]:
+def _observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tensor], args: tuple, kwargs: dict) -> tuple[Any, Watch]:
     """Run `fn` under the capture, with everything patched that must be seen; put it all back."""
     from ..autograd import engine
     from ..optim import optimizer as O
     entry_grads = {id(p): p._grad for p in _parameters(fn, args)}
-    note: dict[str, Any] = {"zeroed": True}
     before = {n: Tensor.__dict__[n] for n in _READS}
 
     def reading(name: str) -> Callable:
@@ -481,7 +489,7 @@ def _observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tens
             setattr(Tensor, n, before[n])
         if restore_scheduler is not None:
             restore_scheduler[0].step = restore_scheduler[1]
-    return result, watch, note
+    return result, watch
 
 
 def compile_function(fn: Callable, fullgraph: bool = False) -> Compiled:
