@@ -47,6 +47,10 @@ def run_out(op: Operator, values: tuple, out: Any) -> Any:
     for o in outs:
         check_overlap(o._a, op.name)
     operands = [x._a for x in flat if isinstance(x, Tensor)] if op.kind != "creation" else []
+    for o in outs:
+        if o._a.__class__ is ndarray:
+            for b in operands:
+                check_partial_overlap(o._a, b, op.name, op.out_dtype in ("apart", "moved"))
     r = run(op, values)
     rs = r if isinstance(r, tuple) else (r,)
     if len(rs) != len(outs):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math as M
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..core import dtype as D
+from ..core.tensor import hooks
 from . import expr as E
-from .declare import composite, pointwise
+from .declare import composite, pointwise, structural
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -266,6 +269,31 @@ def sgn(input: Tensor):
 
 
 sgn.gradient(input=lambda grad: grad * 0)
+
+
+@structural(public=False, exact=True, name="abs")
+def _complex_abs(input: Tensor):
+    return np.abs(input)
+
+
+@structural(public=False, exact=True, name="sgn")
+def _complex_sgn(input: Tensor):
+    return np.sign(input)
+
+
+def _complex_sgn_gradient(grad, input, result):
+    # what changes the direction of z, over its modulus
+    r = hooks.function("abs")(input)
+    safe = hooks.function("where")(r == 0, hooks.function("ones_like")(r), r)
+    along = hooks.function("real")(grad * result.conj())
+    return hooks.function("where")(r == 0, hooks.function("zeros_like")(grad), (grad - along * result) / safe)
+
+
+_complex_abs.shape(lambda input: (input.shape, D.of(input.dtype).to_real()))
+_complex_abs.gradient(input=lambda grad, input: grad * hooks.function("sgn")(input))
+_complex_sgn.shape(lambda input: input.shape)
+_complex_sgn.gradient(input=_complex_sgn_gradient)
+abs.complex_form, sgn.complex_form = _complex_abs, _complex_sgn
 ROUNDING = {"method": True, "inplace": True}
 
 
