@@ -529,14 +529,14 @@ def _record(op: Operator, inplace: bool) -> Callable:
             lines.append(f"    {e} = [edge(x) if x._rg else None for x in {p.name}]")
             edges.append("*" + e)
         elif p.kind == "tensor":
-            lines.append(f"    {e} = edge({p.name}) if {p.name}._rg else None")
+            lines.append(f"    {e} = ({p.name}._node if {p.name}._base is None else edge({p.name})) if {p.name}._rg else None")
             edges.append(e)
         else:
-            lines.append(f"    {e} = edge({p.name}) if getattr({p.name}, '_rg', False) else None")
+            lines.append(f"    {e} = ({p.name}._node if {p.name}._base is None else edge({p.name})) if getattr({p.name}, '_rg', False) else None")
             edges.append(e)
     tests = [f"e{i} is None" if p.kind != "list" else f"not any(e{i})" for i, p in enumerate(tensors) if p.name in wanted]
     lines.append(f"    if {' and '.join(tests) or 'True'}: return")
-    if not multi:
+    if not multi and not (op.kind == "pointwise" and op.result in ("same", "float", "real")):  # these cannot lead to integers
         lines.append("    if t_._a.dtype.kind in 'biu': return")
     lines.append("    n_ = new(NODE); n_.seq = seq()")
     nxt = ", ".join(edges)
