@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import dtype as D
 from . import expr as E
-from .declare import pointwise
+from .declare import composite, pointwise
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -184,8 +184,16 @@ def pow(input: Tensor | Number, exponent: Tensor | Number):
 
 @pointwise(method=True, inplace=True)
 def square(input: Tensor):
-    """`input * input`."""
+    """`input * input`; of bools in int64."""
     return input * input
+
+
+@composite(public=False, name="square")
+def _square_of_bool(input: Tensor):
+    return input.to(D.int64)
+
+
+square.forms[D.BOOL] = _square_of_bool
 
 
 @pointwise(method=True, inplace=True)

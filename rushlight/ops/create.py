@@ -280,6 +280,8 @@ def arange(
 ):
     """start, start + step, ... below end: ceil((end - start) / step) values; `arange(end)` starts at 0. Integers give
     int64."""
+    if dtype.category == D.INTEGER:
+        start, end, step = int(start), end if end is None else int(end), int(step)
     start, _, n = _arange_args(start, end, step)
     if dtype.category <= D.INTEGER:
         return (np.arange(n, dtype=np.int64) * int(step) + int(start)).astype(dtype.np)
@@ -348,6 +350,8 @@ def linspace(
     n = _steps(steps)
     if n == 1:
         return np.array([start]).astype(dtype.np)
+    if dtype.category == D.INTEGER:
+        start, end = int(start), int(end)
     # from both ends, as PyTorch: the middle is where the halves meet
     ct = (
         dtype.np

@@ -122,8 +122,8 @@ class Operator:
         self.inplace_argument = inplace == "argument"     # the function takes `inplace=False` after its other parameters
         self.inplace_view = inplace == "view"             # `name_` makes the tensor itself the view
         self.numbers = numbers                            # all operands may be numbers
-        # the operator to use for complex operands, where no scalar expression says what their gradient is
-        self.complex_form: Operator | None = None
+        # by category of dtype (core.dtype.BOOL, COMPLEX): the operator to use where the scalar expression does not hold
+        self.forms: dict[int, Operator] = {}
         self.mutates = mutates                            # operands that the array function writes to
         self.keeps: tuple[str, ...] = ()
         self.old, self.result, self.prop, self.returns, self.half, self.check = old or {}, result, prop, returns, half, check

@@ -261,8 +261,8 @@ def _run_pointwise(op: Operator, values: tuple) -> Tensor:
         if r is not None:
             arrays = list(r)
     compute, result = compute_dtypes(op, arrays)
-    if op.complex_form is not None and compute.is_complex:
-        return run(op.complex_form, values)
+    if op.forms and compute.category in op.forms:
+        return run(op.forms[compute.category], values)
     if not cpu:
         require_same_device(op, arrays)
         a: Any = MetaArray(broadcast(op, arrays), result.np)

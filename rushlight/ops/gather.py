@@ -207,6 +207,14 @@ scatter_add.gradient(
 )
 
 
+def _lowest(d: np.dtype) -> Any:
+    return False if d.kind == "b" else np.iinfo(d).min if d.kind in "iu" else -np.inf
+
+
+def _highest(d: np.dtype) -> Any:
+    return True if d.kind == "b" else np.iinfo(d).max if d.kind in "iu" else np.inf
+
+
 @writes(
     method=True,
     check=lambda input, dim, index, src, reduce, include_self: _scatter_check(input, dim, index, src),
@@ -224,20 +232,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     if not include_self:
         start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
         if start is None:
-            lim = (
-                np.finfo(input.dtype)
-                if input.dtype.kind == "f"
-                else np.iinfo(input.dtype)
-                if input.dtype.kind in "iu"
-                else None
-            )
-            start = (
-                (-np.inf if reduce == "amax" else np.inf)
-                if input.dtype.kind == "f"
-                else (lim.min if reduce == "amax" else lim.max)
-                if lim
-                else 0
-            )
+            start = _lowest(input.dtype) if reduce == "amax" else _highest(input.dtype)
         input[at] = start
     {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[reduce].at(
         input, at, s

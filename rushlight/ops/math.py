@@ -293,7 +293,15 @@ _complex_abs.shape(lambda input: (input.shape, D.of(input.dtype).to_real()))
 _complex_abs.gradient(input=lambda grad, input: grad * hooks.function("sgn")(input))
 _complex_sgn.shape(lambda input: input.shape)
 _complex_sgn.gradient(input=_complex_sgn_gradient)
-abs.complex_form, sgn.complex_form = _complex_abs, _complex_sgn
+abs.forms[D.COMPLEX], sgn.forms[D.COMPLEX] = _complex_abs, _complex_sgn
+
+
+@composite(public=False, name="sign")
+def _sign_of_bool(input: Tensor):
+    return input.clone()
+
+
+sign.forms[D.BOOL] = sgn.forms[D.BOOL] = _sign_of_bool
 ROUNDING = {"method": True, "inplace": True}
 
 

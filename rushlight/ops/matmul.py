@@ -274,8 +274,10 @@ def _add_product(
                 else f"self and mat1 must have the same dtype, but got {d.name} and {x.dtype.name} ({name})"
             )
     for s, n in ((beta, "beta"), (alpha, "alpha")):
-        if isinstance(s, float) and d.category < D.FLOAT:
+        if isinstance(s, float) and d.category < D.FLOAT and name in ("addmm", "addr"):
             raise RuntimeError(f"For integral input tensors, argument {n} must not be a floating point number.")
+    if d.category < D.FLOAT:  # the other products cut the numbers off
+        beta, alpha = int(beta), int(alpha)
     p = product(a, b)
     try:
         fits = np.broadcast_shapes(input._a.shape, p._a.shape) == p._a.shape
@@ -291,7 +293,8 @@ def _add_product(
         p = p * alpha
     if beta == 0:
         return p
-    return (input if beta == 1 else input * beta) + p
+    r = (input if beta == 1 else input * beta) + p
+    return r if r.dtype is d else r.to(d)
 
 
 def _sum_bmm(a: Any, b: Any) -> Any:
