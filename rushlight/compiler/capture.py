@@ -21,7 +21,7 @@ import numpy as np
 from ..autograd.modes import modes
 from ..autograd.node import Node, next_seq
 from ..core import dtype as D
-from ..core.tensor import Tensor, bump
+from ..core.tensor import Tensor
 from ..ops import execute, generate
 from ..ops import expr as E
 from ..ops.declare import Operator
@@ -35,10 +35,6 @@ ndarray = np.ndarray
 
 class CaptureError(Exception):
     """The call cannot be replayed; the text says why."""
-
-
-class _Never:
-    """No array is one of these: closes the fast paths."""
 
 
 def root_of(a: ndarray) -> ndarray:
@@ -62,7 +58,6 @@ class Capture:
         self.leaves: dict[int, tuple[Tensor, bool]] = {}    # leaves whose .grad was set afresh, and whether it was None at entry
         self.depth = 0
         self.kept: dict[str, Any] = {}              # by name, the arrays that the operators within a composite's body gave
-        self.gemm_body = None
 
     # --- buffers ----------------------------------------------------------------------------------------------------
     def buffer(self, a: ndarray, kind: str, tensor: Any = None) -> Buffer:
@@ -355,4 +350,3 @@ class Spent(Node):
         raise freed()
 
 
-_ = (bump, _Never)

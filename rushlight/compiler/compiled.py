@@ -18,7 +18,7 @@ import numpy as np
 from ..autograd.modes import modes
 from ..core.tensor import Tensor, bump_all, wrap
 from ..ops import execute, generate
-from .capture import Capture, CaptureError, Spent, root_of
+from .capture import Capture, CaptureError, Spent
 from .graph import Buffer, View, verify
 from .guards import Guards, Watch, token
 from .program import Program, array_of, build
@@ -297,8 +297,6 @@ class Compiled:
                 grads.append(leaf)
             if not any(o.leaf is leaf for o in outputs):
                 output(leaf._grad, leaf)
-        known = {id(o_t) for o_t in seen}
-        del known
         live = [ref() for ref, _ in c.made]
         for t in live:
             if t is None:
@@ -451,8 +449,6 @@ def _observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tens
             updates.append(u)
         apply(self, group, rule, params, grads, states, scalars)
 
-    step_of = O.Optimizer.__dict__.get("step")
-    del step_of
     schedulers = sys.modules.get("rushlight.optim.lr_scheduler")
     restore_scheduler = None
     if schedulers is not None:
@@ -496,4 +492,3 @@ def compile_function(fn: Callable, fullgraph: bool = False) -> Compiled:
     return Compiled(fn, fullgraph)
 
 
-_ = root_of

@@ -226,7 +226,6 @@ class _OldType(type):
 
 
 def _construct(cls: Any, construct: Any, *args: Any, **kw: Any) -> Tensor:
-    before = D.default[0]
     if args and len(args) == 1 and isinstance(args[0], Tensor):
         t = args[0]
         if t.dtype is not cls._old_dtype:
@@ -236,7 +235,6 @@ def _construct(cls: Any, construct: Any, *args: Any, **kw: Any) -> Tensor:
     class _Kind:
         _old_dtype = cls._old_dtype
         _wrap = staticmethod(Tensor._wrap)
-    del before
     return construct(_Kind, *args, **kw)
 
 

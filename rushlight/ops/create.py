@@ -13,7 +13,7 @@ from ..core import dtype as D
 from ..core.device import as_device
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
-from .creation import check_dtype, check_layout
+from .creation import check_dtype
 from .declare import composite, creation
 
 if TYPE_CHECKING:
@@ -399,8 +399,6 @@ def _array_of(data: Any, dtype: D.dtype | None) -> np.ndarray:
             raise NotImplementedError("cannot copy out of a meta tensor: it has no data")
         return a.astype((dtype or data.dtype).np, order="C") if dtype else a.copy(order="C")
     if isinstance(data, np.ndarray):
-        if any(s < 0 for s in data.strides) and False:
-            raise ValueError
         d = D.of(data.dtype)
         return np.array(data, dtype=(dtype or d).np, order="C")
     if isinstance(data, np.generic):
@@ -519,7 +517,7 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
             raise RuntimeError(f"Could not infer dtype of {bad.__name__}")
     try:
         if dtype.category == D.INTEGER:
-            a = np.array(flat, dtype=object) if False else np.array(flat)
+            a = np.array(flat)
             if a.dtype == object:
                 raise RuntimeError("Overflow when unpacking long")
             r = a.astype(dtype.np)
@@ -555,10 +553,8 @@ def tensor(data: Any, *, dtype=None, device=None, requires_grad=False, pin_memor
     if pin_memory:
         raise RuntimeError("Cannot access accelerator device when none is available: pin_memory=True needs one")
     a: Any = _array_of(data, dtype)
-    if device is not None or True:
-        dev = as_device(device)
-        if dev.type == "meta":
-            a = MetaArray(a.shape, a.dtype)
+    if as_device(device).type == "meta":
+        a = MetaArray(a.shape, a.dtype)
     t = wrap(a)
     return t.requires_grad_() if requires_grad else t
 
@@ -622,7 +618,7 @@ def asarray(obj: Any, *, dtype=None, device=None, copy=None, requires_grad=False
             else obj.detach().clone().to(dtype or obj.dtype)
         )
     else:
-        t = as_tensor(memoryview(obj) if False else obj, dtype, device)
+        t = as_tensor(obj, dtype, device)
         if copy is False and not isinstance(obj, (T, np.ndarray)):
             raise ValueError("can't alias arbitrary sequence into a tensor.")
     if isinstance(obj, T) and not requires_grad and t.requires_grad:
@@ -703,4 +699,3 @@ def construct(cls: type, *args: Any, **kw: Any) -> Any:
 
 
 hooks.construct = construct
-_ = check_layout

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backends.meta import MetaArray
 from ..core import dtype as D
 from ..core.promotion import result_of
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
-from .create import dense
 from .declare import composite, structural
 from .geometry import Geometry
 
@@ -655,5 +653,3 @@ def pad(input: Tensor, pad: tuple, mode: str = "constant", value: Number | None 
             x = f("index_select")(x, d, wrap(_pad_index(mode, n, a, b)))
     return x if x is not input else input.clone()
 
-
-_ = (MetaArray, dense)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import dtype as D
 from ..core.tensor import Tensor as T
-from ..core.tensor import hooks, wrap
+from ..core.tensor import hooks
 from .declare import composite, structural
 
 if TYPE_CHECKING:
@@ -440,5 +440,3 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     y = f("einsum")("bi,oij,bj->bo", a, weight, b).reshape((*input1.shape[:-1], weight.shape[0]))
     return y if bias is None else y + bias
 
-
-_ = wrap

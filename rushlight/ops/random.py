@@ -404,5 +404,3 @@ def poisson(input: Tensor, generator=None):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     return wrap(np.asarray(stream(generator).poisson(input._a)).astype(input._a.dtype))
 
-
-_ = allocator
