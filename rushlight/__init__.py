@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from .core import dtype as _dtype
-from .core.device import device
-from .core.dtype import dtype, finfo, iinfo
-from .core.tensor import Size, Tensor
-from .version import __version__
+from .core.device import device as device
+from .core.dtype import dtype as dtype
+from .core.dtype import finfo as finfo
+from .core.dtype import iinfo as iinfo
+from .core.tensor import Size as Size
+from .core.tensor import Tensor as Tensor
+from .version import __version__ as __version__
 
 _dt = _dtype.ALL
 bool, uint8, int8, int16, int32, int64 = (_dt[n] for n in ("bool", "uint8", "int8", "int16", "int32", "int64"))

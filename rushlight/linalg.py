@@ -12,7 +12,7 @@ def __getattr__(name: str) -> Any:
     if name == "LinAlgError":
         from rushlight.core.errors import LinAlgError as value
     else:
-        value = ops.attribute("linalg", name)
+        value = ops.attribute("linalg", name)  # type: ignore[misc, assignment]
     globals()[name] = value
     return value
 

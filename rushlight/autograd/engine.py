@@ -157,7 +157,7 @@ def _pre_hooks(n: Node, g: Any) -> Any:
             if r is not None:
                 if not isinstance(r, Tensor):
                     raise TypeError(f"expected Variable, but hook returned '{type(r).__name__}'")
-                if r._a.shape != g._a.shape:
+                if r._a.shape != g._a.shape:  # type: ignore[union-attr]
                     raise RuntimeError(f"hook '{getattr(fn, '__name__', fn)}' has changed the size of value")
                 g = r
         else:

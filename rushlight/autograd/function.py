@@ -106,7 +106,7 @@ class FunctionNode(Node):
             r = r[:self.count]
         if len(r) != self.count:
             raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {self.count}, got {len(r)})")
-        out = []
+        out: list[Any] = []
         for i, (k, m) in enumerate(self.inputs):  # type: ignore[attr-defined]
             g = r[k]
             if g is None or next[i] is None:
@@ -219,8 +219,6 @@ class Function(FunctionCtx):
         recording = modes.grad and any(self.needs_input_grad)
         with _no_grad():
             out = self.forward(*[a.detach() if a.requires_grad else a for a in args])
-        plain = dict(zip([id(a.detach()) for a in args], args, strict=False))
-        del plain
         self._to_save = tuple(next((a for a in args if s is not None and a._a is s._a), s) for s in self._to_save)
         return _finish(self, type(self).__name__, _OldNode, args, out, recording)
 
@@ -284,7 +282,7 @@ def _finish(ctx: Any, name: str, kind: type, args: tuple, out: Any, recording: b
             node = Output(n, i)
             refs.append(weakref.ref(node))
         if id(outs[i]) in dirty and t._base is not None:
-            from ..ops.execute import set_history
+            from ..ops.inplace import set_history
             set_history(t, node)
         else:
             t._node, t._rg = node, True
@@ -357,4 +355,3 @@ class Variable(metaclass=_VariableMeta):
 
 
 Tensor.volatile = property(lambda t: False)  # type: ignore[attr-defined]
-_ = TensorMeta

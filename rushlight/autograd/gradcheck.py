@@ -34,7 +34,7 @@ def _numerical(fn: Callable, inputs: tuple, target: Tensor, eps: float) -> list[
         outs = _tuple(fn(*inputs))
         return [np.array(outs[i]._a, copy=True).reshape(-1) for i in which]
 
-    rows: list[list[np.ndarray]] = []
+    rows: list[list[Any]] = []
     for at in np.ndindex(*x.shape):
         old = x[at]
         parts = []

@@ -132,6 +132,8 @@ class set_grad_enabled(_Switch):
 class inference_mode(_Switch):
     """As `no_grad`, and says so through `torch.is_inference_mode_enabled()`."""
 
+    mode: Any
+
     def __new__(cls, mode: bool | Callable = True) -> Any:
         self = object.__new__(cls)
         if callable(mode):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from ..core.errors import Place, describe, place
+from ..core.errors import Place, describe
 from ..core.tensor import MAYBE, Tensor, hooks, wrap
 from .modes import modes
 

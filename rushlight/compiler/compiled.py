@@ -112,7 +112,7 @@ class Entry:
                     else:
                         return NotImplemented
                 self.bound[k] = a
-        done = []
+        done: list[Update] = []
         for u in self.updates:
             if not u.prepare():
                 for d in done:
@@ -180,7 +180,7 @@ def _block(a: ndarray, offset: int) -> ndarray:
     import ctypes
     at = a.__array_interface__["data"][0] - offset
     raw = (ctypes.c_char * (offset + a.nbytes)).from_address(at)
-    b = np.frombuffer(raw, np.uint8)
+    b = np.frombuffer(raw, np.uint8)  # type: ignore[call-overload]
     return b
 
 
@@ -322,7 +322,7 @@ class Compiled:
                 if b.tensor is None:
                     continue
                 externals.append(b.tensor)
-        written = []
+        written: list[Tensor] = []
         for s in g.steps:
             for v in s.outputs:
                 if v.buffer.kind == "external" and v.buffer.tensor is not None and s.kind != "update" and not any(w is v.buffer.tensor for w in written):

@@ -194,16 +194,16 @@ class Watch:
         for code, (g, first) in self.codes.items():
             for name in dict.fromkeys(_names(code)):
                 if name in g and not name.startswith("__"):
-                    add(g, "{0}.get(" + repr(name) + ")", g[name], lambda g=g, n=name: g.get(n))
+                    add(g, "{0}.get(" + repr(name) + ")", g[name], lambda g=g, n=name: g.get(n))  # type: ignore[misc]
             for cell, name in self._cells(code):
                 try:
                     value = cell.cell_contents
                 except ValueError:
                     continue
                 if name != "__class__":
-                    add(cell, "{0}.cell_contents", value, lambda c=cell: c.cell_contents)
+                    add(cell, "{0}.cell_contents", value, lambda c=cell: c.cell_contents)  # type: ignore[misc]
             if first is not None and not _is_module(first) and not type(first).__module__.startswith(("rushlight", "torch")):
-                deep.append((lambda o=first: token(o, 2), token(first, 2)))
+                deep.append((lambda o=first: token(o, 2), token(first, 2)))  # type: ignore[misc]
         for t in tensors:
             k = len(env)
             env[f"o{k}"], env[f"v{k}"] = t, t._a

@@ -61,7 +61,7 @@ class Interpreter(Program):
         self.graph = graph
         self.roots: dict[int, np.ndarray] = {}
         for b in graph.buffers:
-            self.roots[b.id] = bytes_of(b.array) if b.kind == "external" else np.empty((b.nbytes,), np.uint8)
+            self.roots[b.id] = bytes_of(b.array) if b.array is not None and b.kind == "external" else np.empty((b.nbytes,), np.uint8)
 
     def bind(self, buffer: Buffer, root: np.ndarray) -> None:
         self.roots[buffer.id] = bytes_of(root)

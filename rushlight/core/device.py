@@ -20,7 +20,7 @@ class device:
         if isinstance(type, device):
             return type
         if isinstance(type, int) and not isinstance(type, bool):
-            type, index = "cuda", type
+            type, index = "cuda", type  # type: ignore[assignment]
         if not isinstance(type, str):
             raise TypeError(f"device(): argument 'type' must be str, not {type.__class__.__name__}")
         kind, colon, number = type.partition(":")
@@ -32,6 +32,7 @@ class device:
             index = int(number)
         if kind not in KINDS:
             raise RuntimeError(f"Expected one of {', '.join(KINDS)} device type at start of device string: {kind}")
+        assert index is None or isinstance(index, int)
         if index is not None and index < 0:
             raise RuntimeError(f"Device index must not be negative, got {index}")
         d = object.__new__(cls)

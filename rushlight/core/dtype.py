@@ -21,7 +21,8 @@ class dtype:
     def __init__(self, name: str, category: int, itemsize: int, signed: bool = True, np_name: str | None = None) -> None:
         self.name, self.category, self.itemsize, self.is_signed = name, category, itemsize, signed
         self.is_floating_point, self.is_complex = category == FLOAT, category == COMPLEX
-        self._np_name, self._np = np_name or name, None
+        self._np_name = np_name or name
+        self._np: np.dtype | None = None
 
     @property
     def np(self) -> np.dtype:

@@ -52,7 +52,7 @@ def set_printoptions(precision: int | None = None, threshold: float | None = Non
     """
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     values = _PROFILES.get(profile, {}) if profile is not None else {}
-    for name, value in {**values, **{k: v for k, v in given.items() if v is not None}}.items():
+    for name, value in {**values, **{k: v for k, v in given.items() if v is not None}}.items():  # type: ignore[dict-item]
         setattr(PRINT_OPTS, name, value)
     PRINT_OPTS.sci_mode = sci_mode
 

@@ -172,7 +172,7 @@ class Tensor:
 
     @classmethod
     def _wrap(cls, array: Any, requires_grad: bool = False) -> Any:
-        t = _new(cls)
+        t: Any = _new(cls)
         t._a = array
         t._rg = False
         t._node = t._grad = t._v = t._base = None
@@ -182,7 +182,7 @@ class Tensor:
 
     @staticmethod
     def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
-        t = _new(cls)
+        t: Any = _new(cls)
         t._a, t._v = data._a, data._v
         t._rg = False
         t._node = t._grad = t._base = None
@@ -191,7 +191,7 @@ class Tensor:
         return t
 
     def as_subclass(self, cls: type) -> Any:
-        t = _new(cls)
+        t: Any = _new(cls)
         for s in ("_a", "_rg", "_node", "_grad", "_v", "_base"):
             setattr(t, s, getattr(self, s))
         if self._base is not None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "slices", "create", "copy", "index", "gather", "masks", "scatter_views", "join", "sort", "sets", "statistics", "matmul", "einsum", "random",
-            "activation", "linear", "attention", "loss", "loss_class", "loss_ctc", "norm", "conv", "pool", "resample", "embedding", "linalg", "matrices", "decompositions", "fft", "special", "windows", "copies")
+FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "slices", "create", "copy", "index", "gather",
+            "masks", "scatter_views", "join", "sort", "sets", "statistics", "matmul", "einsum", "random",
+            "activation", "linear", "attention", "loss", "loss_class", "loss_ctc", "norm", "conv", "pool",
+            "resample", "embedding", "linalg", "matrices", "decompositions", "fft", "special", "windows", "copies")
 _loaded: list[bool] = []
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import dtype as D
 from . import expr as E
 from .declare import composite, pointwise, structural
-from .nn_common import F32, f, narrow, row_kernels_for, warn, wide
+from .nn_common import F32, f, narrow, row_kernels_for, warn
 
 if TYPE_CHECKING:
     from ..core.dtype import dtype as DType

@@ -276,7 +276,7 @@ def _run_pointwise(op: Operator, values: tuple) -> Tensor:
 
 
 def _record(op: Operator, t: Any, values: tuple, kept: tuple = ()) -> None:
-    from .generate import has_gradient
+    from .paths import has_gradient
     if modes.grad and has_gradient(op):
         op.derived("record")(t, *values, *kept)
 

@@ -15,12 +15,22 @@ from typing import Any
 import numpy as np
 
 from ..autograd.modes import modes
-from ..autograd.node import (Node, attach_many, edge, freed, next_seq, save, save_result, TensorMeta, unpack)
+from ..autograd.node import Node, TensorMeta, attach_many, edge, freed, next_seq, save, save_result, unpack
 from ..core.errors import place
 from ..core.tensor import MAYBE, Tensor, bump, wrap
 from . import expr as E
-from .declare import OLD_NAMES, Gradient, Operator, Param, REQUIRED
-from .paths import creation_path, default_name, direct_path, floats_pass, has_gradient, inplace_path, list_path, operands_path, pointwise_path, reduction_path
+from .declare import OLD_NAMES, REQUIRED, Gradient, Operator, Param
+from .paths import (
+    creation_path,
+    default_name,
+    direct_path,
+    floats_pass,
+    inplace_path,
+    list_path,
+    operands_path,
+    pointwise_path,
+    reduction_path,
+)
 
 __all__ = ["derive", "G", "quiet", "trace"]
 
@@ -42,7 +52,8 @@ def _fresh_quiet() -> Callable:
 quiet = _fresh_quiet()
 quiets: list[Callable] = []     # contexts for the calls that must not find theirs in use: by another thread, or further up
 G: dict[str, Any] = {
-    "ND": np.ndarray, "F32": np.dtype("float32"), "F64": np.dtype("float64"), "I64": np.dtype("int64"), "BOOL": np.dtype("bool"), "quiet": quiet, "QUIETS": quiets, "fresh_quiet": _fresh_quiet, "asarray": np.asarray,
+    "ND": np.ndarray, "F32": np.dtype("float32"), "F64": np.dtype("float64"), "I64": np.dtype("int64"), "BOOL": np.dtype("bool"),
+    "quiet": quiet, "QUIETS": quiets, "fresh_quiet": _fresh_quiet, "asarray": np.asarray,
     "Tensor": Tensor, "new": object.__new__, "modes": modes, "edge": edge, "save": save, "save_result": save_result,
     "unpack": unpack, "freed": freed, "seq": next_seq, "place": place, "wrap": wrap, "bump": bump,
     "attach_many": attach_many, "TensorMeta": TensorMeta, "BIG": BIG, "MAYBE": MAYBE, "__name__": "rushlight.ops.generated",
@@ -544,14 +555,12 @@ def _record(op: Operator, inplace: bool) -> Callable:
     saves = []
     tnames = {p.name: (i, p) for i, p in enumerate(tensors)}
     anysave = False
-    later = False
     for nm in names:
         users = [a for a, g in formulas.items() if nm in g.reads]
         cond = "" if op.joint else " or ".join(
             (f"e{tnames[a][0]} is not None" if tnames[a][1].kind != "list" else f"any(e{tnames[a][0]})") for a in users)
         every = op.joint or set(users) == wanted
         if nm in ("result", "results") or op.returns and nm in op.returns:
-            later = True
             v = "save_result(t_)" if nm == "result" and not multi else "save_result(t_[0])" if nm == "result" else \
                 "tuple(save_result(x, i) if x is not None else None for i, x in enumerate(t_))" if nm == "results" else \
                 f"save_result(t_[{op.returns.index(nm)}], {op.returns.index(nm)})"  # type: ignore[union-attr]

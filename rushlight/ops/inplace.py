@@ -17,8 +17,19 @@ from ..core import dtype as D
 from ..core.promotion import can_cast
 from ..core.tensor import Tensor, bump, hooks, wrap
 from .declare import Operator
-from .execute import (HALF, _RUN, _scalar_name, arrays_of, bad_argument, broadcast, capture, compute_dtypes, pointwise_arrays,
-                      rg, run)
+from .execute import (
+    _RUN,
+    HALF,
+    _scalar_name,
+    arrays_of,
+    bad_argument,
+    broadcast,
+    capture,
+    compute_dtypes,
+    pointwise_arrays,
+    rg,
+    run,
+)
 from .geometry import Geometry
 
 __all__ = ["run_out", "write_out", "check_overlap", "check_partial_overlap", "check_writable", "run_inplace", "set_history", "CopySlices",
@@ -195,7 +206,7 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
                 np.copyto(a, r._a, casting="unsafe")
     bump(t)
     if recording:
-        from .generate import has_gradient
+        from .paths import has_gradient
         if has_gradient(op):
             op.derived("record_inplace")(t, before_write, *values[1:])
     return t

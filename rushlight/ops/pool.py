@@ -111,7 +111,7 @@ def _max_family(n: int) -> None:
     dims = ("L", "H, W", "D, H, W")[n - 1]
     pool.__doc__ = f"The maximum of each window of (N, C, {dims}); with `return_indices` also its flat index in the plane."
     both.__doc__ = f"`max_pool{n}d` with the indices."
-    adaptive.__doc__ = f"Maxima over windows such that the result has `output_size` (None: as the input)."
+    adaptive.__doc__ = "Maxima over windows such that the result has `output_size` (None: as the input)."
     adaptive_both.__doc__ = f"`adaptive_max_pool{n}d` with the indices."
     spaces = ("nn.functional", "torch")
     composite(pool, name=f"max_pool{n}d", ns=spaces)

@@ -147,7 +147,7 @@ def apply_update(rule: Variant, tensors: Mapping[str, Sequence[Tensor]], scalars
     for a in columns[0]:
         if a.__class__ is not ndarray:
             import rushlight as torch
-            with torch.no_grad():
+            with torch.no_grad():  # type: ignore[misc]
                 return rule.tensors(tensors, numbers)
     for n in numbers:
         if type(n) is not float:
@@ -408,10 +408,10 @@ def _evaluate_tensors(outputs: Mapping[str, E.Expr], values: Mapping[str, Any]) 
         "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
         "pow": operator.pow, "abs": abs, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
         "eq": operator.eq, "ne": operator.ne, "and": operator.and_, "or": operator.or_, "not": operator.invert,
-        "minimum": lambda x, y: torch.minimum(x, y) if _both(torch, x, y) else x.clamp(max=y),
-        "maximum": lambda x, y: torch.maximum(x, y) if _both(torch, x, y) else x.clamp(min=y),
+        "minimum": lambda x, y: torch.minimum(x, y) if _both(torch, x, y) else x.clamp(max=y),  # type: ignore[misc]
+        "maximum": lambda x, y: torch.maximum(x, y) if _both(torch, x, y) else x.clamp(min=y),  # type: ignore[misc]
         # two numbers would give a tensor of the default dtype
-        "where": lambda c, x, y: torch.where(c, x if isinstance(x, torch.Tensor) else torch.full_like(param, x), y)}
+        "where": lambda c, x, y: torch.where(c, x if isinstance(x, torch.Tensor) else torch.full_like(param, x), y)}  # type: ignore[misc]
     got: dict[int, Any] = {}
     for n in E.postorder(*outputs.values()):
         if n.op == "arg":

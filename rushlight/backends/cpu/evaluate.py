@@ -7,7 +7,7 @@ written over when all arrays have one shape (`reuse=True`); with broadcasting ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ def _literal(v: Any) -> str:
     return repr(v)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(names: tuple[str, ...], roots: tuple[Expr, ...], reuse: bool, numbers: frozenset[str]) -> Callable:
     nodes = postorder(*roots)
     last: dict[int, int] = {}
