@@ -577,10 +577,12 @@ class Tensor:
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         from .printing import tensor_str
-        grad_fn = self.grad_fn
+        grad_fn, cls = self.grad_fn, type(self)
+        ours = [c for c in cls.__mro__ if c.__module__.startswith("rushlight.")]    # Tensor, Parameter
+        own = ours[0] is cls
         return tensor_str(self._a, requires_grad=self.requires_grad, grad_fn_name=None if grad_fn is None else grad_fn.name(),
                           dtype_name=self.dtype.name, device=str(self.device),
-                          class_name="tensor" if type(self).__name__ in ("Tensor", "Parameter") else type(self).__name__)
+                          class_name="tensor" if own else cls.__name__, parameter=any(c.__name__ == "Parameter" for c in ours))
 
     def __format__(self, spec: str) -> str:
         if self._a.ndim == 0 and self.is_cpu and self.__class__ is Tensor:

@@ -163,6 +163,7 @@ def _cast_method(name: str, d: D.dtype) -> None:
     def body(input: Tensor, memory_format: Any = None):
         return method(input, memory_format)
 
+    body.__doc__ = method.__doc__
     body.__name__ = name
     op = composite(body, ns="Tensor", method=True)
     op._derived["function"] = method
