@@ -127,29 +127,29 @@ def prelu(input: Tensor, weight: Tensor):
 
 
 @structural(public=False, random=True, exact=True)
-def _rrelu_slopes(input: Tensor, lower: float, upper: float, generator: Any = None):
+def _rrelu_slopes(input: Tensor, lower: float, upper: float):
     """A slope from [lower, upper) for each element that is not positive, 1 for the others."""
     from ..core.random import stream
     at = input <= 0
     n = int(np.count_nonzero(at))
     r = np.empty(n, np.float64 if input.dtype.char == "d" else np.float32)
     if n:
-        stream(generator).uniform_(r, lower, upper)
+        stream().uniform_(r, lower, upper)
     out = np.ones(input.shape, input.dtype)
     out[at] = r.astype(input.dtype)
     return out
 
 
-_rrelu_slopes.shape(lambda input, lower, upper, generator: input.shape)
+_rrelu_slopes.shape(lambda input, lower, upper: input.shape)
 
 
 @composite(ns=("nn.functional", "torch"), inplace="argument")
-def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, generator: Any = None):
+def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False):
     """input where positive, else input times a random slope from [lower, upper) (their mean outside training)."""
     if lower > upper:
         raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, but got lower={lower}, upper={upper}")
     if training:
-        return input * _rrelu_slopes(input, lower, upper, generator)
+        return input * _rrelu_slopes(input, lower, upper)
     return leaky_relu(input, (lower + upper) / 2)
 
 
@@ -324,13 +324,18 @@ def tanhshrink(input: Tensor):
 tanhshrink.gradient(input=lambda grad, input: grad * (E.tanh(input) * E.tanh(input)))
 
 
-@pointwise(ns="nn.functional", result="float", out=False)
-def softsign(input: Tensor):
-    """input / (1 + |input|)."""
+@pointwise(public=False, result="float", name="softsign")
+def _softsign(input: Tensor):
     return input / (1 + abs(input))
 
 
-softsign.gradient(input=lambda grad, input: grad / ((1 + abs(input)) * (1 + abs(input))))
+@composite(ns="nn.functional")
+def softsign(input: Tensor):
+    """input / (1 + |input|)."""
+    return input / (1 + input.abs()) if input.dtype.is_complex else _softsign(input)
+
+
+_softsign.gradient(input=lambda grad, input: grad / ((1 + abs(input)) * (1 + abs(input))))
 
 
 @composite(ns="nn.functional", out=True)

@@ -33,6 +33,10 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
             raise RuntimeError("Number of heads in key and value must divide the number of heads in query")
         if q != k:
             key, value = key.repeat_interleave(q // k, -3), value.repeat_interleave(q // k, -3)
+    half = query.dtype if query.dtype.itemsize < 4 else None
+    if half is not None:     # scores are sums of many products, and exponents after that
+        query, key, value = query.float(), key.float(), value.float()
+        attn_mask = attn_mask.float() if attn_mask is not None and attn_mask.is_floating_point() else attn_mask
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None and query.shape[-1] else scale if scale is not None else 1.0
     scores = f("matmul")(query * factor, key.transpose(-2, -1))
     hidden = None
@@ -50,7 +54,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         p = p.masked_fill(hidden.all(-1, True), 0.0)
     if dropout_p > 0.0:
         p = f("nn.functional.dropout")(p, dropout_p, True)
-    return f("matmul")(p, value)
+    out = f("matmul")(p, value)
+    return out if half is None else out.to(half)
 
 
 def _additive(mask: Any, name: str, dtype: Any) -> Any:

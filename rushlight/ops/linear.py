@@ -78,6 +78,8 @@ def _linear_backward_array(grad: np.ndarray, needs: tuple, input: np.ndarray, we
     gemm = _gemm()
     gx = gw = gb = None
     g = wide(grad)
+    if g.dtype.kind == "c":
+        input, weight = input.conj(), weight.conj()
     out = weight.shape[0] if weight.ndim == 2 else 1
     g2 = g if g.ndim == 2 and weight.ndim == 2 else g.reshape(-1, out)
     if needs[0]:
@@ -96,6 +98,8 @@ def _linear_backward_array(grad: np.ndarray, needs: tuple, input: np.ndarray, we
 
 @composite(public=False, multi=True, exact=True)
 def _linear_backward(grad: Tensor, needs: tuple, input: Tensor, weight: Tensor, bias: Tensor | None):
+    if weight.dtype.is_complex:
+        input, weight = input.conj(), weight.conj()
     w = weight if weight.dim() == 2 else weight.unsqueeze(0)
     g = grad.reshape(-1, w.shape[0])
     gx = f("mm")(g, w).reshape(input.shape) if needs[0] else None

@@ -42,6 +42,8 @@ def _check_indices(name: str, input: Any, target: Any, weight: Any) -> None:
     if n > 2 and tuple(input.shape[2:]) != tuple(target.shape[1:]):
         raise RuntimeError(f"size mismatch (got input: {list(input.shape)}, target: {list(target.shape)}): Expected target size {_wanted(input)}")
     c = input.shape[_class_dim(n)]
+    if weight is not None and weight.dtype != input.dtype:
+        raise RuntimeError(f"expected scalar type {_scalar(_of(input))} but found {_scalar(_of(weight))}")
     if weight is not None and (weight.ndim != 1 or weight.shape[0] != c):
         raise RuntimeError(f"{'cross_entropy: ' if name == 'cross_entropy' else ''}weight tensor should be defined either for all {c} classes or no classes but got "
                            f"weight tensor of shape: {list(weight.shape)}")

@@ -150,8 +150,7 @@ def _rms_array(input, shape, weight, eps, keep):
         return native.rms_norm(input, weight, eps, n)
     x = wide(input)
     dims = tuple(range(x.ndim - n, x.ndim))
-    square = x * x if x.dtype.kind != "c" else (x * x.conj()).real
-    rstd = 1 / np.sqrt(np.add.reduce(square, dims, keepdims=True) / square.dtype.type(math.prod(shape)) + square.dtype.type(eps))
+    rstd = 1 / np.sqrt(np.add.reduce(x * x, dims, keepdims=True) / x.dtype.type(math.prod(shape)) + x.dtype.type(eps))
     y = np.asarray(x * rstd)
     if weight is not None:
         y = y * weight
@@ -193,8 +192,7 @@ _rms_backward.fast(_rms_backward_array)
 def _rms_body(input: Any, shape: tuple, weight: Any, eps: Any) -> Any:
     _check_shape("rms_norm", input, shape, weight, None)
     dims = tuple(range(-len(shape), 0))
-    square = (input * input.conj()).real if input.dtype.is_complex else input * input
-    y = input * (square.mean(dims, True) + _rms_eps(eps, input.dtype)).rsqrt()
+    y = input * ((input * input).mean(dims, True) + _rms_eps(eps, input.dtype)).rsqrt()
     return y if weight is None else y * weight
 
 
@@ -339,6 +337,8 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     the running ones move by `momentum` (in place, with the unbiased variance); else the running ones."""
     if training and input.dim() > 1 and input.numel() // max(input.shape[0] * input.shape[1], 1) * input.shape[0] == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+    if training and eps <= 0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     return _batch(input, weight, bias, running_mean, running_var, training, 0.0 if momentum is None else momentum, eps)
 
 

@@ -115,17 +115,38 @@ def _apply(x: np.ndarray, axis: int, table: Table) -> np.ndarray:
     return out  # type: ignore[return-value]
 
 
+def _resize_bytes(x: np.ndarray, tables: tuple) -> np.ndarray:
+    """uint8 as Pillow and PyTorch do it: the last dimension first, integer weights, rounded to bytes after each dimension."""
+    for i in reversed(range(len(tables))):
+        t, axis = tables[i], x.ndim - len(tables) + i
+        if len(t.index) == t.n:
+            continue
+        first = t.index.min(1)
+        merged = np.zeros(t.index.shape)      # taps that the border pushed together are one
+        np.add.at(merged, (np.arange(len(first))[:, None], t.index - first[:, None]), t.weight)
+        top, bits = merged.max(), 0
+        while bits < 22 and int(0.5 + top * (1 << (bits + 1))) < 1 << 15:
+            bits += 1
+        w = np.trunc(merged * (1 << bits) + np.where(merged < 0, -0.5, 0.5)).astype(np.int64)
+        shape = [1] * x.ndim
+        shape[axis] = -1
+        total = np.full((), 1 << bits >> 1, np.int64)
+        for k in range(w.shape[1]):
+            total = total + x.take(np.minimum(first + k, t.n - 1), axis).astype(np.int64) * w[:, k].reshape(shape)
+        x = np.clip(total >> bits, 0, 255).astype(np.uint8)
+    return np.ascontiguousarray(x)
+
+
 @structural(public=False, exact=True, name="upsample")
 def _resize(input: Tensor, tables: tuple):
     """One table for each of the last dimensions."""
+    if input.dtype == np.uint8 and tables[0].weight is not None:
+        return _resize_bytes(input, tables)
     x = wide(input)
     # shrinking dimensions first: less to do for the others
     order = sorted(range(len(tables)), key=lambda i: len(tables[i].index) / max(tables[i].n, 1))
     for i in order:
         x = _apply(x, x.ndim - len(tables) + i, tables[i])
-    if input.dtype.kind in "iu" and x.dtype.kind == "f":
-        limits = np.iinfo(input.dtype)
-        x = np.clip(np.floor(x + 0.5), limits.min, limits.max)
     return np.ascontiguousarray(narrow(x, input.dtype))
 
 
@@ -182,7 +203,7 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
     if input.dtype.category < D.FLOAT and mode not in ("nearest", "nearest-exact") and input.dtype.name != "uint8" or input.dtype.category > D.FLOAT:
         raise NotImplementedError(f"\"compute_indices_weights_{mode}\" not implemented for {input.dtype}")
     kind = mode if mode.startswith("nearest") else "cubic" if mode == "bicubic" else "linear"
-    single = input.dtype.name != "float64"
+    single = input.dtype.name not in ("float64", "uint8")
     return _resize(input, tuple(_table(kind, i, o, bool(align_corners), None if scales is None else float(scales[k]), antialias, single)
                                 for k, (i, o) in enumerate(zip(spatial, sizes, strict=True))))
 
