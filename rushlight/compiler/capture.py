@@ -56,6 +56,7 @@ class Capture:
         self.made: list[tuple[Any, ndarray]] = []   # weak references to the tensors that operators made, and their arrays
         self.reason: str | None = None
         self.leaves: dict[int, tuple[Tensor, bool]] = {}    # leaves whose .grad was set afresh, and whether it was None at entry
+        self.grown: dict[int, Tensor] = {}          # leaves whose .grad of before the call was added to
         self.depth = 0
         self.kept: dict[str, Any] = {}              # by name, the arrays that the operators within a composite's body gave
 

@@ -83,10 +83,12 @@ class Entry:
     """One captured call: guards, program, and what goes in and out."""
 
     def __init__(self, capture: Capture, guards: Guards, program: Program, arguments: list[tuple[Buffer, View]], outputs: list[Output], result: Any,
-                 updates: list[Update], written: list[Tensor], fresh: list[Tensor]) -> None:
+                 updates: list[Update], written: list[Tensor], fresh: list[Tensor], grown: list[tuple[Tensor, Buffer, View]]) -> None:
         self.capture, self.guards, self.program = capture, guards, program
         self.arguments, self.outputs, self.result, self.updates, self.written, self.fresh = arguments, outputs, result, updates, written, fresh
+        self.grown = grown              # leaves whose .grad is added to: it may be another tensor at every call
         self.bound: list[Any] = [None] * len(arguments)
+        self.bound_grads: list[Any] = [None] * len(grown)
 
     def matches(self, tensors: list[Tensor]) -> bool:
         for (_, v), t in zip(self.arguments, tensors, strict=True):
@@ -112,6 +114,13 @@ class Entry:
                     else:
                         return NotImplemented
                 self.bound[k] = a
+        for k, (leaf, b, v) in enumerate(self.grown):
+            g = leaf._grad
+            if g is None or g._rg is True or g._a.shape != v.shape or g._a.strides != v.strides or not g._a.flags.c_contiguous:
+                return NotImplemented
+            if g._a is not self.bound_grads[k]:
+                program.bind(b, g._a if v.offset == 0 and g._a.base is None else _block(g._a, v.offset))
+                self.bound_grads[k] = g._a
         done: list[Update] = []
         for u in self.updates:
             if not u.prepare():
@@ -128,6 +137,7 @@ class Entry:
                 u.undo()
             raise
         bump_all(self.written)
+        bump_all([leaf._grad for leaf, _, _ in self.grown])
         return self._result(self.result)
 
     def _output(self, o: Output, program: Program) -> None:
@@ -316,6 +326,11 @@ class Compiled:
                 raise CaptureError("two arguments share memory")
             argument_buffers.add(v.buffer.id)
             arguments.append((v.buffer, v))
+        grown = []
+        for leaf in c.grown.values():
+            v = c.view(leaf._grad)
+            v.buffer.tensor = None
+            grown.append((leaf, v.buffer, v))
         externals = []
         for b in g.buffers:
             if b.kind == "external" and b.id not in argument_buffers:
@@ -334,7 +349,7 @@ class Compiled:
         fresh = [leaf for leaf, was_none in c.leaves.values() if was_none]
         program = build(g)
         # the tensors of this first call live on their own memory; the next call makes the program's
-        return Entry(c, guards, program, arguments, outputs, shape, updates, written, fresh)
+        return Entry(c, guards, program, arguments, outputs, shape, updates, written, fresh, grown)
 
 
 def _alive(node: Any) -> bool:
@@ -431,6 +446,9 @@ def _observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tens
                 f = execute.hooks.function
                 t._grad = f("clone")(g.detach()) if a.strides == t._a.strides else f("empty_like")(t.detach()).copy_(g.detach())
         else:
+            if id(t) not in c.leaves:
+                c.grown[id(t)] = t
+                c.keep.append(t)
             t._grad.add_(g)
         return None
 
