@@ -90,6 +90,8 @@ class Group:
         if self.mode == "columns":
             if loop.fold is None or loop.fold[1] != self.axes or loop.shape != self.shape:
                 return "a fold of columns takes only its like"
+            if any(r.conflicts(v) for r in loop.reads for v in self.written):
+                return "a fold of columns that reads what another one makes"
             new: Loop | str = loop
         else:
             new = self._fit(loop)
