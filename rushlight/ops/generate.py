@@ -229,7 +229,7 @@ def _function(op: Operator) -> Callable:
     lines += _prelude(op, False)
     plain = op.derived("plain")
     if plain is not None and plain.ok and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float", "bool", "real")) \
-            and floats_pass(op) and (plain.ufunc is not None or _evaluable(plain)):
+            and floats_pass(op) and (plain.ufunc is not None or _evaluable(plain) and not plain.statics):
         cond = ["out is None"] if op.has_out else []
         cond += [f"{p.name} is {default_name(p)}" if plain.ufunc is not None else f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in plain.numbers]
         cond += [f"{p.name} == {default_name(p)}" for p in plain.statics]
@@ -273,14 +273,7 @@ def _evaluator(plain: Plain) -> Callable | None:
         return None
     from ..backends.cpu.evaluate import numpy_function
     order = [p.name for p in plain.tensors] + [p.name for p in plain.numbers]
-    state: dict[str, Callable] = {}
-
-    def first(*args: Any) -> Any:  # compiled at the first call
-        f = state.get("f")
-        if f is None:
-            f = state["f"] = numpy_function(order, [plain.root], numbers=[p.name for p in plain.numbers])
-        return f(*args)
-    return first
+    return numpy_function(order, [plain.root], numbers=[p.name for p in plain.numbers])
 
 
 def _call(op: Operator) -> str:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import expr as E
-from .declare import REQUIRED, Operator, Param
+from .declare import Operator, Param
 
 if TYPE_CHECKING:
     from .generate import Plain
@@ -36,6 +38,9 @@ INTEGER_PRIMITIVES = frozenset(
 )
 
 
+SAMPLE = np.ones(1, np.float32)      # stands for any operand of floats
+
+
 def default_name(p: Param) -> str:
     return f"D_{p.name}"
 
@@ -56,15 +61,15 @@ def has_gradient(op: Operator) -> bool:
 
 
 def operands_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
-    """The way of a pointwise record with three operands or more, with masks, or with operands that may be None: floats of one
-    dtype and numbers."""
+    """The way of a pointwise record with three operands or more, with masks, with operands that may be None or with plain
+    arguments: floats of one dtype and numbers. A function is made for each choice of what is there and of the plain values."""
     operands = [p for p in op.params if p.kind in ("tensor", "operand", "mask")]
     first = next((p for p in operands if p.kind != "mask"), None)
     plain = [p for p in op.params if p.kind == "plain"]
     known = ("tensor", "operand", "mask", "number", "plain")
     if first is None or op.result not in ("same", "float") or any(p.kind not in known for p in op.params):
         return [], {}
-    if not floats_pass(op) or any(p.default is REQUIRED for p in plain):
+    if not floats_pass(op):
         return [], {}
     from ..backends.cpu.evaluate import numpy_function
 
@@ -73,15 +78,17 @@ def operands_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
     chosen = [p for p in operands if p.kind == "operand" and p is not first]
     made: dict[Any, Callable] = {}
 
-    def evaluator(*key: str) -> Callable:
-        """The function for one choice of numbers ("n"), tensors ("t") and operands that are not there ("-")."""
+    def evaluator(*key: Any) -> Callable:
+        """The function for one choice of numbers ("n"), tensors ("t") and operands that are not there ("-"), then the plain values."""
         from .generate import trace
 
-        is_a = dict(zip([p.name for p in chosen], key, strict=True))
-        root = trace(op, tuple(p.default for p in plain), tuple(n for n, k in is_a.items() if k == "-"))
-        if root.op in ("arg", "const") or any(
-            E.PRIMITIVES[n.op].ufunc.startswith("scipy:") for n in E.postorder(root) if n.op in E.PRIMITIVES
-        ):
+        is_a = dict(zip([p.name for p in chosen], key, strict=False))
+        static = key[len(chosen) :]
+        if plain and op.check is not None:
+            given = dict(zip([p.name for p in plain], static, strict=True))
+            op.check(*[given[p.name] if p in plain else 1.0 if p.kind == "number" else SAMPLE for p in op.params])
+        root = trace(op, static, tuple(n for n, k in is_a.items() if k == "-"))
+        if root.op in ("arg", "const") or any(n.op == "polygamma" for n in E.postorder(root)):
             raise TypeError("this is for the general path")
         given = numbers + [n for n, k in is_a.items() if k == "n"]
         f = made[key] = numpy_function(names, [root], numbers=given)
@@ -107,10 +114,9 @@ def operands_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
                 lines.append(f"        elif {p.name} is None: b{i} = None; c{k} = '-'")
             lines.append(f"        else: {tensor}; c{k} = 't'")
     lines += [f"        ok = ok and ({n}.__class__ is float or {n}.__class__ is int)" for n in numbers]
-    lines += [f"        ok = ok and {p.name} == {default_name(p)}" for p in plain]
     if op.has_out:
         lines.append("        ok = ok and out is None")
-    key = "".join(f"c{k}, " for k in range(len(chosen)))
+    key = "".join(f"c{k}, " for k in range(len(chosen))) + "".join(p.name + ", " for p in plain)
     args = ", ".join(values.get(n, n) for n in names)
     lines += [
         "        if ok:",
