@@ -385,9 +385,9 @@ def _softmax_array(input: np.ndarray, dim: Any, level: Any, dtype: Any) -> np.nd
         return np.empty(x.shape, to)
     if dim == x.ndim - 1 and (k := row_kernels_for(x)) is not None:
         return narrow(k.softmax(x), to)
-    e = x - np.maximum.reduce(x, dim, keepdims=True)
+    e = x - np.maximum.reduce(x, dim, None, None, True)
     np.exp(e, e)
-    np.divide(e, np.add.reduce(e, dim, keepdims=True), e)
+    np.divide(e, np.add.reduce(e, dim, None, None, True), e)
     return narrow(e, to)
 
 
@@ -441,8 +441,8 @@ def _log_softmax_array(input: np.ndarray, dim: Any, level: Any, dtype: Any) -> n
         return np.empty(x.shape, to)
     if dim == x.ndim - 1 and (k := row_kernels_for(x)) is not None:
         return narrow(k.log_softmax(x), to)
-    e = x - np.maximum.reduce(x, dim, keepdims=True)
-    np.subtract(e, np.log(np.add.reduce(np.exp(e), dim, keepdims=True)), e)
+    e = x - np.maximum.reduce(x, dim, None, None, True)
+    np.subtract(e, np.log(np.add.reduce(np.exp(e), dim, None, None, True)), e)
     return narrow(e, to)
 
 

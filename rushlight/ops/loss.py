@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.cpu.evaluate import numpy_function
 from ..core import dtype as D
 from ..core.promotion import result_of
 from . import expr as E
-from .declare import composite, pointwise
-from .nn_common import f, legacy_reduction, reduced, reduction_of, warn
+from .declare import Operator, composite, pointwise
+from .execute import pointwise_arrays
+from .generate import sum_to, trace
+from .nn_common import f, legacy_reduction, reduced, warn
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -35,76 +38,93 @@ def _weighted(loss: Any, input: Any, weight: Any, reduction: str, by_weight: boo
 
 
 # --- distances ------------------------------------------------------------------------------------------------------
-def _complex_free(name: str, input: Any, target: Any) -> None:
-    if input.dtype.kind == "c" or target.dtype.kind == "c":
-        raise NotImplementedError(f"\"{name}\" not implemented for complex numbers")
+def _fused(pw: Operator, node: str) -> Operator:
+    """A pointwise loss and its reduction as one operator of (input, target, numbers, reduction): one node on the tape, and no tensor of
+    losses where it is not asked for. The gradients are those of the pointwise record."""
+    names = [p.name for p in pw.params]
+    small: list[Any] = []      # the function for small arrays
+
+    def array(input: np.ndarray, target: np.ndarray, numbers: tuple, reduction: str) -> np.ndarray:
+        if input.size < SMALL and target.size < SMALL:
+            if not small:
+                small.append(numpy_function(names, [trace(pw)], numbers=names[2:]))
+            r = small[0](input, target, *numbers, input.dtype.type)
+        else:
+            d = D.of(input.dtype)
+            r = pointwise_arrays(pw, [input, target, *numbers], d, d)
+        if reduction == "none":
+            return r
+        s = np.add.reduce(r, None)
+        return s if reduction == "sum" else s / s.dtype.type(r.size)
+
+    def body(input: Tensor, target: Tensor, numbers: tuple, reduction: str):
+        return reduced(pw(input, target, *numbers), reduction)
+
+    def backward(grad, needs, input, target, numbers, reduction):
+        shape = tuple(input.shape)
+        if shape != tuple(target.shape):
+            shape = np.broadcast_shapes(shape, tuple(target.shape))
+            grad = grad.expand(shape)
+        if reduction == "mean":
+            n = math.prod(shape)
+            grad = grad * (1 / n if n else math.nan)
+        have = dict(zip(names, (input, target, *numbers), strict=True), grad=grad)
+        out = []
+        for name, operand, need in zip(names[:2], (input, target), needs, strict=True):
+            formula = pw.derived("formulas").get(name)
+            g = None
+            if need and formula is not None:
+                g = formula.fn(*[have[r] for r in formula.reads])
+                g = sum_to(g if tuple(g.shape) == shape else g.expand(shape), tuple(operand.shape))
+            out.append(g)
+        return tuple(out)
+
+    body.__doc__ = pw.__doc__
+    op = composite(body, public=False, name=pw.name, node=node)
+    op.fast(array)
+    return op.backward(backward)
 
 
-def _mse_array(input, target, size_average, reduce, reduction, weight):
-    reduction = legacy_reduction(size_average, reduce, reduction)
-    if input.shape != target.shape:
-        _compare_sizes(input, target)
-    e = input - target
-    if reduction == "none":
-        return np.multiply(e, e, e) if e.ndim else np.asarray(e * e)
-    s = np.add.reduce(np.multiply(e, e, e) if e.ndim else e * e, None)
-    return np.asarray(s if reduction == "sum" else s / e.dtype.type(e.size))
+SMALL = 65536
 
 
-def _mse_backward_array(grad, needs, input, target, reduction):
-    g = input - target
-    k = 2 / g.size if reduction == "mean" and g.size else 2
-    g = g * (grad * grad.dtype.type(k))
-    return _fit(g, input.shape) if needs[0] else None, _fit(-g, target.shape) if needs[1] else None
+def _loss(op: Operator, pw: Operator, input: Any, target: Any, numbers: tuple, reduction: str) -> Any:
+    """The fused operator where it serves (floats of one dtype), else its parts."""
+    if input.dtype is target.dtype and input.dtype.category == D.FLOAT:
+        return op.function(input, target, numbers, reduction)
+    return reduced(pw(input, target, *numbers), reduction)
 
 
-def _fit(g: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Summed over what broadcasting stretched."""
-    if g.shape == shape:
-        return g
-    lead = g.ndim - len(shape)
-    dims = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
-    return np.asarray(g.sum(dims, keepdims=True)).reshape(shape)
+@pointwise(public=False, name="mse_loss")
+def _mse(input: Tensor, target: Tensor):
+    """The square of the difference."""
+    return (input - target) * (input - target)
 
 
-@composite(public=False, multi=True)
-def _mse_backward(grad: Tensor, needs: tuple, input: Tensor, target: Tensor, reduction: str):
-    from .generate import sum_to
-    e = input - target
-    g = e * (grad * (2 / e.numel() if reduction == "mean" and e.numel() else 2))
-    return sum_to(g, tuple(input.shape)) if needs[0] else None, sum_to(-g, tuple(target.shape)) if needs[1] else None
-
-
-_mse_backward.fast(_mse_backward_array)
-
-
-@composite(public=False, name="mse_loss")
-def _mse(input: Tensor, target: Tensor, size_average: bool | None, reduce: bool | None, reduction: str, weight: None):
-    e = input - target
-    return reduced(e * e, reduction_of(size_average, reduce, reduction))
-
-
-_mse.fast(_mse_array)
-_mse.backward(lambda grad, needs, input, target, size_average, reduce, reduction: _mse_backward(grad, needs, input, target, reduction_of(size_average, reduce, reduction)))
+_mse.gradient(input=lambda grad, input, target: grad * 2 * (input - target), target=lambda grad, input, target: grad * -2 * (input - target))
+_mse_fused = _fused(_mse, "MseLossBackward0")
 
 
 @composite(ns="nn.functional")
 def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
              weight: Tensor | None = None):
     """(input - target)^2, its mean by default; with `weight` (of input's shape) the weighted mean."""
-    if weight is None and input.dtype is target.dtype and input.dtype.category == D.FLOAT:
-        return _mse(input, target, size_average, reduce, reduction, None)
     reduction = legacy_reduction(size_average, reduce, reduction)
     _compare_sizes(input, target)
-    if input.dtype.is_complex or target.dtype.is_complex:
-        raise NotImplementedError("\"mse_cpu\" not implemented for complex numbers")
-    e = input - target
-    return _weighted(e * e, input, weight, reduction)
+    if weight is None:
+        if input.dtype.is_complex or target.dtype.is_complex:
+            raise NotImplementedError("\"mse_cpu\" not implemented for complex numbers")
+        return _loss(_mse_fused, _mse, input, target, (), reduction)
+    return _weighted(_mse(input, target), input, weight, reduction)
 
 
 @pointwise(public=False, name="l1_loss")
 def _l1(input: Tensor, target: Tensor):
+    """The absolute difference."""
     return abs(input - target)
+
+
+_l1_fused = _fused(_l1, "L1LossBackward0")
 
 
 @composite(ns="nn.functional")
@@ -113,14 +133,18 @@ def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, red
     """|input - target|, its mean by default; with `weight` (of input's shape) the weighted mean."""
     reduction = legacy_reduction(size_average, reduce, reduction)
     _compare_sizes(input, target)
-    e = (input - target).abs() if input.dtype.is_complex or target.dtype.is_complex else _l1(input, target)
-    return _weighted(e, input, weight, reduction)
+    if weight is None and not input.dtype.is_complex and not target.dtype.is_complex:
+        return _loss(_l1_fused, _l1, input, target, (), reduction)
+    return _weighted((input - target).abs(), input, weight, reduction)
 
 
 @pointwise(public=False, name="smooth_l1_loss")
 def _smooth_l1(input: Tensor, target: Tensor, beta: Number):
     e = abs(input - target)
     return E.where(e < beta, 0.5 * e * e / beta, e - 0.5 * beta)
+
+
+_smooth_l1_fused = _fused(_smooth_l1, "SmoothL1LossBackward0")
 
 
 @composite(ns="nn.functional")
@@ -130,13 +154,18 @@ def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = No
     _compare_sizes(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    return reduced(_l1(input, target) if beta == 0 else _smooth_l1(input, target, beta), reduction)
+    if beta == 0:
+        return _loss(_l1_fused, _l1, input, target, (), reduction)
+    return _loss(_smooth_l1_fused, _smooth_l1, input, target, (beta,), reduction)
 
 
 @pointwise(public=False, name="huber_loss")
 def _huber(input: Tensor, target: Tensor, delta: Number):
     e = abs(input - target)
     return E.where(e <= delta, 0.5 * e * e, delta * (e - 0.5 * delta))
+
+
+_huber_fused = _fused(_huber, "HuberLossBackward0")
 
 
 @composite(ns="nn.functional")
@@ -146,6 +175,8 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     _compare_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    if weight is None:
+        return _loss(_huber_fused, _huber, input, target, (delta,), reduction)
     return _weighted(_huber(input, target, delta), input, weight, reduction, False)
 
 
@@ -158,6 +189,7 @@ def _bce(input: Tensor, target: Tensor):
 
 _bce.gradient(input=lambda grad, input, target: grad * (input - target) / E.maximum((1 - input) * input, 1e-12),
               target=lambda grad, input: grad * (E.log1p(-input) - E.log(input)))
+_bce_fused = _fused(_bce, "BinaryCrossEntropyBackward0")
 
 
 @composite(ns="nn.functional")
@@ -172,8 +204,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
         raise RuntimeError(f"Found dtype {_scalar(target)} but expected {_scalar(input)}")
     if input.is_cpu and input.numel() and not bool(((input >= 0) & (input <= 1)).all().item()):
         raise RuntimeError("all elements of input should be between 0 and 1")
-    loss = _bce(input, target)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return _bce_fused.function(input, target, (), reduction) if weight is None else reduced(_bce(input, target) * weight, reduction)
 
 
 def _scalar(t: Any) -> str:
@@ -187,6 +218,7 @@ def _bce_logits(input: Tensor, target: Tensor):
 
 
 _bce_logits.gradient(input=lambda grad, input, target: grad * (1 / (1 + E.exp(-input)) - target), target=lambda grad, input: -(grad * input))
+_bce_logits_fused = _fused(_bce_logits, "BinaryCrossEntropyWithLogitsBackward0")
 
 
 @pointwise(public=False, name="binary_cross_entropy_with_logits")
@@ -205,6 +237,8 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     reduction = legacy_reduction(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+    if weight is None and pos_weight is None:
+        return _loss(_bce_logits_fused, _bce_logits, input, target, (), reduction)
     loss = _bce_logits(input, target) if pos_weight is None else _bce_logits_weighted(input, target, pos_weight)
     return reduced(loss if weight is None else loss * weight, reduction)
 
@@ -216,6 +250,7 @@ def _kl(input: Tensor, target: Tensor):
 
 _kl.gradient(input=lambda grad, target: -(grad * target),
              target=lambda grad, input, target: grad * (E.where(target == 0, 0, E.log(target) + 1) - input))
+_kl_fused = _fused(_kl, "KlDivBackward0")
 
 
 @composite(ns="nn.functional")
@@ -227,8 +262,7 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
         warn("reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch size, and "
              "aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major release.")
     r = legacy_reduction(size_average, reduce, "sum" if batch else reduction)
-    loss = target.exp() * (target - input) if log_target else _kl(input, target)
-    loss = reduced(loss, r)
+    loss = reduced(target.exp() * (target - input), r) if log_target else _loss(_kl_fused, _kl, input, target, (), r)
     return loss / input.shape[0] if batch and input.dim() else loss
 
 
@@ -288,12 +322,13 @@ def _soft_margin(input: Tensor, target: Tensor):
 
 _soft_margin.gradient(input=lambda grad, input, target: -(grad * target) / (1 + E.exp(target * input)),
                       target=lambda grad, input, target: -(grad * input) / (1 + E.exp(target * input)))
+_soft_margin_fused = _fused(_soft_margin, "SoftMarginLossBackward0")
 
 
 @composite(ns="nn.functional")
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
     """log(1 + exp(-target * input)) for targets 1 and -1."""
-    return reduced(_soft_margin(input, target), legacy_reduction(size_average, reduce, reduction))
+    return _loss(_soft_margin_fused, _soft_margin, input, target, (), legacy_reduction(size_average, reduce, reduction))
 
 
 @composite(ns="nn.functional")

@@ -45,6 +45,8 @@ def _same_kind(input: np.ndarray, *parameters: np.ndarray | None) -> bool:
 
 
 def _layer_norm_array(input, shape, weight, bias, eps, cudnn_enable, keep):
+    if shape.__class__ is not tuple:
+        shape = _sizes(shape)
     n = len(shape)
     if input.shape[input.ndim - n:] != shape or weight is not None and weight.shape != shape or bias is not None and bias.shape != shape or n < 1:
         _check_shape("layer_norm", input, shape, weight, bias)
@@ -104,8 +106,11 @@ def _layer_norm_backward(grad: Tensor, needs: tuple, input: Tensor, weight: Tens
 _layer_norm_backward.fast(_layer_norm_backward_array)
 
 
-@composite(public=False, name="layer_norm", exact=True, node="NativeLayerNormBackward0")
-def _layer_norm(input: Tensor, normalized_shape: tuple, weight: Tensor | None, bias: Tensor | None, eps: float, cudnn_enable: bool):
+@composite(ns=("nn.functional", "torch"), exact=True, node="NativeLayerNormBackward0")
+def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05,
+               cudnn_enable: bool = True):
+    """(input - mean) / sqrt(var + eps) * weight + bias over the last dimensions, whose sizes are `normalized_shape`."""
+    normalized_shape = _sizes(normalized_shape)
     _check_shape("layer_norm", input, normalized_shape, weight, bias)
     _is_float("LayerNormKernelImpl", input)
     dims = tuple(range(-len(normalized_shape), 0))
@@ -115,20 +120,9 @@ def _layer_norm(input: Tensor, normalized_shape: tuple, weight: Tensor | None, b
     return y if bias is None else y + bias
 
 
-_layer_norm.fast(_layer_norm_array, keeps=("mean", "rstd"))
-_layer_norm.backward(lambda grad, needs, input, normalized_shape, weight, bias, eps, mean, rstd: _layer_norm_backward(
-    grad, needs_of(needs), input, weight, bias, mean, rstd, len(normalized_shape), eps))
-
-
-def needs_of(needs: tuple) -> tuple:
-    return (*needs, False, False)[:3]
-
-
-@composite(ns=("nn.functional", "torch"))
-def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05,
-               cudnn_enable: bool = True):
-    """(input - mean) / sqrt(var + eps) * weight + bias over the last dimensions, whose sizes are `normalized_shape`."""
-    return _layer_norm.function(input, normalized_shape if normalized_shape.__class__ is tuple else _sizes(normalized_shape), weight, bias, eps, cudnn_enable)
+layer_norm.fast(_layer_norm_array, keeps=("mean", "rstd"))
+layer_norm.backward(lambda grad, needs, input, normalized_shape, weight, bias, eps, mean, rstd: _layer_norm_backward(
+    grad, needs, input, weight, bias, mean, rstd, len(_sizes(normalized_shape)), eps))
 
 
 @composite(ns="torch", returns=("out", "mean", "rstd"))
@@ -310,10 +304,11 @@ _batch_eval.backward(lambda grad, needs, input, weight, bias, mean, invstd, eps:
 def _check_batch(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool) -> None:
     if input.dim() < 2:
         raise RuntimeError(f"batch_norm: expected an input of at least 2 dimensions (N, C, ...), but got shape {list(input.shape)}")
-    _is_float("batch_norm", input)
-    c = input.shape[1]
+    if input.dtype.category != D.FLOAT:
+        _is_float("batch_norm", input)
+    c = input._a.shape[1]
     for name, v in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
-        if v is not None and tuple(v.shape) != (c,):
+        if v is not None and v._a.shape != (c,):
             raise RuntimeError(f"{name} should contain {c} elements not {v.numel()}")
     if not training and (running_mean is None or running_var is None):
         raise RuntimeError(f"Expected {'running_mean' if running_mean is None else 'running_var'} to be defined when training=False")
@@ -409,7 +404,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     if not input.numel():
         return _affine(input * 1, weight, bias)
     rows = input.reshape(n, num_groups, -1)
-    return _affine(_layer_norm.function(rows, (rows.shape[2],), None, None, eps, True).reshape(input.shape), weight, bias)
+    return _affine(layer_norm(rows, (rows.shape[2],), None, None, eps, True).reshape(input.shape), weight, bias)
 
 
 @composite(returns=("out", "mean", "rstd"))

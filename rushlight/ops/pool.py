@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,18 @@ def _pool() -> Any:
 
 def _window(name: str, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any = 1) -> tuple[tuple, tuple, tuple, tuple]:
     """One value per dimension of everything; the stride is the kernel by default."""
+    try:
+        return _known_window(name, n, kernel, stride, padding, dilation)
+    except TypeError:      # lists
+        return _each_window(name, n, kernel, stride, padding, dilation)
+
+
+@lru_cache(maxsize=256)
+def _known_window(*args: Any) -> tuple[tuple, tuple, tuple, tuple]:
+    return _each_window(*args)
+
+
+def _each_window(name: str, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> tuple[tuple, tuple, tuple, tuple]:
     def each(what: str, v: Any) -> tuple[int, ...]:
         try:
             return ints(v, n, what)
@@ -39,8 +52,9 @@ def _window(name: str, n: int, kernel: Any, stride: Any, padding: Any, dilation:
 
 
 def _check_dims(name: str, input: Any, n: int, lead: bool = True) -> None:
-    d = input.ndim
-    if d not in (n + 1, n + 2) or any(s == 0 for s in (input.shape[1:] if d == n + 2 else input.shape)):
+    shape = input._a.shape
+    d = len(shape)
+    if d not in (n + 1, n + 2) or 0 in (shape[1:] if d == n + 2 else shape):
         raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got: {list(input.shape)}")
 
 
