@@ -11,6 +11,7 @@ Operators are installed here by ops.declare; only what needs no operator is writ
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -578,11 +579,14 @@ class Tensor:
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         from .printing import tensor_str
         grad_fn, cls = self.grad_fn, type(self)
-        ours = [c for c in cls.__mro__ if c.__module__.startswith("rushlight.")]    # Tensor, Parameter
-        own = ours[0] is cls
-        return tensor_str(self._a, requires_grad=self.requires_grad, grad_fn_name=None if grad_fn is None else grad_fn.name(),
+        # Looked up, not imported: as long as nobody has loaded nn, there are no parameters.
+        parameter: Any = getattr(sys.modules.get("rushlight.nn.parameter"), "Parameter", None)
+        return tensor_str(self._a, requires_grad=self.requires_grad,
+                          grad_fn_name=None if grad_fn is None else grad_fn.name(),
                           dtype_name=self.dtype.name, device=str(self.device),
-                          class_name="tensor" if own else cls.__name__, parameter=any(c.__name__ == "Parameter" for c in ours))
+                          class_name="tensor" if cls is Tensor or cls is parameter else cls.__name__,
+                          parameter=parameter is not None and isinstance(self, parameter),
+                          contents=tensor_contents)
 
     def __format__(self, spec: str) -> str:
         if self._a.ndim == 0 and self.is_cpu and self.__class__ is Tensor:
