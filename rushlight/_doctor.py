@@ -20,7 +20,7 @@ _PACKAGES = (
     ("llvmlite", "llvmlite.binding", False,
      "no generated code: fused operators and compiled steps fall back to NumPy, several times slower"),
     ("matplotlib", "matplotlib", False, "the examples draw no pictures"),
-    ("tqdm", "tqdm", False, "the examples show no progress bar"),
+    ("tqdm", "tqdm", False, "the examples draw a plainer progress bar of their own"),
 )
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RUSHLIGHT_NUM_THREADS")
