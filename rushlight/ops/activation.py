@@ -10,7 +10,7 @@ import numpy as np
 from ..core import dtype as D
 from . import expr as E
 from .declare import composite, pointwise, structural
-from .nn_common import F32, f, narrow, row_kernels_for, warn
+from .nn_common import F32, F64, f, narrow, row_kernels_for, warn
 
 if TYPE_CHECKING:
     from ..core.dtype import dtype as DType
@@ -378,6 +378,13 @@ def _exponentials(name: str, x: np.ndarray, dim: int | None, level: Any, dtype: 
 
 
 def _softmax_array(input: np.ndarray, dim: Any, level: Any, dtype: Any) -> np.ndarray:
+    n = input.ndim
+    if dtype is None and level == 3 and dim.__class__ is int and (input.dtype is F32 or input.dtype is F64) and -n <= dim < n and input.size:
+        if dim in (-1, n - 1) and (k := row_kernels_for(input)) is not None:
+            return k.softmax(input)
+        e = input - np.maximum.reduce(input, dim, None, None, True)
+        np.exp(e, e)
+        return np.divide(e, np.add.reduce(e, dim, None, None, True), e)
     x, dim, to = _exponentials("softmax", input, dim, level, dtype)
     if x.ndim == 0:
         return narrow(x / x if not np.isfinite(x) else np.ones_like(x), to)

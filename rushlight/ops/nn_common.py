@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.tensor import hooks
 
-__all__ = ["F32", "NATIVE", "f", "ints", "kernels", "legacy_reduction", "narrow", "reduced", "reduction_of", "row_kernels", "row_kernels_for", "warn", "wide"]
+__all__ = ["F32", "F64", "NATIVE", "f", "ints", "kernels", "legacy_reduction", "narrow", "reduced", "reduction_of", "row_kernels", "row_kernels_for", "warn", "wide"]
 
 F32, F64 = np.dtype("float32"), np.dtype("float64")
 NATIVE = 256                # elements from which a generated kernel is quicker than several NumPy calls

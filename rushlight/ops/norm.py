@@ -217,7 +217,12 @@ def _norm() -> Any:
 def _batch_train_array(input, weight, bias, running_mean, running_var, momentum, eps, keep):
     y, mean, invstd, unbiased = _norm().batch_norm_train(input, weight, bias, eps)
     for running, now in ((running_mean, mean), (running_var, unbiased)):
-        if running is not None:
+        if running is None:
+            continue
+        if running.dtype is now.dtype:
+            np.multiply(running, running.dtype.type(1 - momentum), running)
+            np.add(running, now * now.dtype.type(momentum), running)
+        else:
             running[...] = (1 - momentum) * wide(running) + momentum * now
     return y, mean, invstd
 

@@ -26,6 +26,8 @@ _GRAIN = 1 << 15            # window elements a thread should take at a time
 
 
 def _like(value: int | Sequence[int] | None, kernel: Sequence[int], default: Sequence[int]) -> tuple[int, ...]:
+    if value.__class__ is tuple and len(value) == len(kernel):
+        return value
     if value is None:
         return tuple(default)
     if isinstance(value, (int, np.integer)):
@@ -104,15 +106,12 @@ def max_pool(x: np.ndarray, kernel: Sequence[int], stride: int | Sequence[int] |
     r = len(kernel)
     s, p, d = _like(stride, kernel, kernel), _like(padding, kernel, ()), _like(dilation, kernel, ())
     lead, spatial = x.shape[:-r], x.shape[-r:]
-    out = pool_output_shape(spatial, kernel, s, p, d, ceil_mode, x.shape[-r - 1] if x.ndim > r else None)
-    # a dilated window may step over a whole short dimension
-    hollow = any(e > 1 and q > 0 and i < e for i, q, e in zip(spatial, p, d, strict=True))
+    out, hollow, sizes = _max_sizes(spatial, kernel, s, p, d, ceil_mode, x.shape[-r - 1] if x.ndim > r else None)
     if not hollow and _native(x, r):
         x = np.ascontiguousarray(x)
         values = native.empty((*lead, *out), x.dtype)
         index = native.empty((*lead, *out), np.dtype(np.int64)) if indices else None
-        _run("max_index" if indices else "max", x, values, index, _two(spatial, 1), _two(out, 1), _two(kernel, 1),
-             _two(s, 1), _two(p, 0), _two(d, 1))
+        _run("max_index" if indices else "max", x, values, index, *sizes)
         return values, index
     best, index = _first(x, spatial, out, s, p, d)
     position = np.arange(math.prod(spatial)).reshape(spatial)
@@ -128,6 +127,16 @@ def max_pool(x: np.ndarray, kernel: Sequence[int], stride: int | Sequence[int] |
         np.copyto(held, value, where=better)
         np.copyto(index[native.at(dst)], position[src], where=better)
     return best, index if indices else None
+
+
+@lru_cache(maxsize=1024)
+def _max_sizes(spatial: tuple[int, ...], kernel: tuple[int, ...], s: tuple[int, ...], p: tuple[int, ...], d: tuple[int, ...],
+               ceil_mode: bool, channels: int | None) -> tuple[tuple[int, ...], bool, tuple[tuple[int, int], ...]]:
+    """(the output's sizes, whether a dilated window may step over a whole short dimension, all sizes for the kernels)."""
+    out = pool_output_shape(spatial, kernel, s, p, d, ceil_mode, channels)
+    hollow = any(e > 1 and q > 0 and i < e for i, q, e in zip(spatial, p, d, strict=True))
+    two = () if len(kernel) > 2 else (_two(spatial, 1), _two(out, 1), _two(kernel, 1), _two(s, 1), _two(p, 0), _two(d, 1))
+    return out, hollow, two
 
 
 def _first(x: np.ndarray, spatial: Sequence[int], out: Sequence[int], stride: Sequence[int], padding: Sequence[int],
@@ -364,12 +373,23 @@ def _library(kind: str, dtype: str, stride: int) -> Any:
 def _run(kind: str, x: np.ndarray, y: np.ndarray, index: np.ndarray | None, spatial: tuple[int, int],
          out: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int],
          dilation: tuple[int, int], sizes: Sequence[np.ndarray] = ()) -> None:
-    planes = x.size // math.prod(spatial)
     divisors = [np.ascontiguousarray(v, x.dtype) for v in sizes]
     if len(divisors) == 1:
         divisors.insert(0, np.ones(1, x.dtype))
-    table = np.array([native.address(x), native.address(y), 0 if index is None else native.address(index),
-                      *spatial, *out, *kernel, *stride, *padding, *dilation,
-                      *(native.address(v) for v in divisors)], np.int64)
-    code = _library(kind, native.KERNEL_DTYPES[x.dtype], stride[1]).address(kind)
-    native.parallel_call(code, native.address(table), planes, max(1, _GRAIN // (math.prod(out) * math.prod(kernel))))
+    words, code, plane, grain = _call(kind, x.dtype, spatial, out, kernel, stride, padding, dilation)
+    table = words.copy()
+    table[0], table[1] = native.address(x), native.address(y)
+    if index is not None:
+        table[2] = native.address(index)
+    if divisors:
+        table[15], table[16] = native.address(divisors[0]), native.address(divisors[1])
+    native.parallel_call(code, native.address(table), x.size // plane, grain)
+
+
+@lru_cache(maxsize=1024)
+def _call(kind: str, dtype: np.dtype, spatial: tuple[int, int], out: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int],
+          padding: tuple[int, int], dilation: tuple[int, int]) -> tuple[np.ndarray, int, int, int]:
+    """What a call's sizes determine: the kernel's table without addresses, its code, the size of a plane, the planes of a task."""
+    words = np.array([0, 0, 0, *spatial, *out, *kernel, *stride, *padding, *dilation, 0, 0], np.int64)
+    code = _library(kind, native.KERNEL_DTYPES[dtype], stride[1]).address(kind)
+    return words, code, math.prod(spatial), max(1, _GRAIN // (math.prod(out) * math.prod(kernel)))
