@@ -419,6 +419,11 @@ def _formulas(op: Operator) -> dict[str, Gradient]:
     return {k: v for k, v in out.items() if v is not None}
 
 
+def _zeros(grad: Tensor) -> Tensor:
+    from . import function
+    return function("zeros_like")(grad)
+
+
 def _scalar_gradient(op: Operator, p: Param, formula: Gradient | None) -> Gradient | None:
     """The gradient of a pointwise operator by one operand, as a pointwise operator of the arriving gradient and what it reads. Its
     parameters for the gradient and the result have names of their own (`grad1`, `result1`), so that it has gradients in turn."""
@@ -441,7 +446,8 @@ def _scalar_gradient(op: Operator, p: Param, formula: Gradient | None) -> Gradie
     else:
         e = body_for(())
         if e.op == "const" and e.args[0] == 0:
-            return None
+            # a gradient that is piecewise constant still depends on its operands, as PyTorch's: its own gradient is 0
+            return Gradient(_zeros, ("grad",)) if hasattr(op, "gradient_of") else None
         if e.op == "arg" and e.args[0] == own["grad"]:
             return Gradient(lambda grad: grad, ("grad",))
         reads = ["result" if n == own["result"] else n for n in E.inputs_of(e) if n != own["grad"]]
@@ -656,4 +662,11 @@ def _node(op: Operator) -> type:
         lines.append("    return tuple(out)" if has_list else f"    return ({', '.join(results)}{',' if results else ''})")
     backward = make("\n".join(lines), "backward", fit=fit, **env)
     return type(op.node_name, (Node,), {"__slots__": (), "backward": backward, "operator": op, "saved_names": tuple(names),
-                                        "__module__": "torch.autograd.graph"})
+                                        "frees": any(_is_saved(op, n) for n in names), "__module__": "torch.autograd.graph"})
+
+
+def _is_saved(op: Operator, name: str) -> bool:
+    """Whether what a formula reads by this name is memory, which is freed after backward (sizes and settings are kept)."""
+    if name in ("result", "results", *op.keeps) or op.returns and name in op.returns:
+        return True
+    return any(p.name == name and (p.differentiable or p.kind == "mask" or p.annotation in ("Index", "Any")) for p in op.params)

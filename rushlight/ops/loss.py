@@ -90,6 +90,8 @@ SMALL = 65536
 
 def _loss(op: Operator, pw: Operator, input: Any, target: Any, numbers: tuple, reduction: str) -> Any:
     """The fused operator where it serves (floats of one dtype), else its parts."""
+    if input._a.shape != target._a.shape:
+        f("broadcast_tensors")(input, target)     # RuntimeError for shapes that do not go together
     if input.dtype is target.dtype and input.dtype.category == D.FLOAT:
         return op.function(input, target, numbers, reduction)
     return reduced(pw(input, target, *numbers), reduction)
