@@ -618,3 +618,10 @@ def native_dropout(input: Tensor, p: float, train: bool | None):
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float):
     """The gradient of `native_dropout`."""
     return grad_output * (mask.to(grad_output.dtype) * scale)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+softmax.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1), s.call(s((2, 3, 2)), 1), s.call(s(()), 0), s.call(s((0, 3)), 1)])
+log_softmax.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1), s.call(s((2, 3, 2)), 1), s.call(s(()), 0), s.call(s((0, 3)), 1)])
+glu.samples(lambda s: [s.call(s((3, 4))), s.call(s((4, 3)), 0)])
+prelu.samples(lambda s: [s.call(s((2, 3)), s((1,))), s.call(s((2, 3, 2)), s((3,)))])

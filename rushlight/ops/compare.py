@@ -247,3 +247,7 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False):
     """Whether all elements are close: a bool."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+where.samples(lambda s: [s.call(s.bools((3, 4)), s((3, 4)), s((3, 4))), s.call(s.bools((3, 1)), s((4,)), 1.5), s.call(s.bools(()), s((0, 3)), s(()))])

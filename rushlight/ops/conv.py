@@ -338,3 +338,9 @@ def channel_shuffle(input: Tensor, groups: int):
     if c % groups:
         raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
     return input.reshape((input.shape[0], groups, c // groups, *input.shape[2:])).transpose(1, 2).reshape(input.shape)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+conv1d.samples(lambda s: [s.call(s((1, 2, 5)), s((3, 2, 3)), s((3,))), s.call(s((2, 2, 6)), s((2, 1, 2)), None, 2, 1, 1, 2)])
+conv2d.samples(lambda s: [s.call(s((1, 2, 4, 4)), s((2, 2, 3, 3)), s((2,)), padding=1), s.call(s((1, 1, 5, 4)), s((1, 1, 2, 2)), None, (2, 1), 0, (1, 2)),
+                          s.call(s((2, 2, 3, 3)), s((2, 1, 2, 2)), groups=2), s.call(s((1, 1, 3, 3)), s((1, 1, 3, 3)), padding="same")])

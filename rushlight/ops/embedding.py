@@ -269,3 +269,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
 def _tensor(a: np.ndarray) -> Any:
     from ..core.tensor import wrap
     return wrap(a)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+embedding.samples(lambda s: [s.call(s.ints((2, 3), 4), s((4, 2))), s.call(s.array([0, 1, 1]), s((3, 2)), 1)])

@@ -416,3 +416,15 @@ index_fill.gradient(
     input=lambda grad, dim, index: f("index_fill")(grad, dim, index, 0),
     value=lambda grad, dim, index: grad.index_select(dim, _distinct(index)).sum(),
 )
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+gather.samples(lambda s: [s.call(s((3, 4)), 1, s.ints((3, 2), 4)), s.call(s((3, 4)), -2, s.ints((2, 4), 3)), s.call(s((3,)), 0, s.ints((5,), 3))])
+index_select.samples(lambda s: [s.call(s((3, 4)), 0, s.array([2, 0, 2])), s.call(s((3, 4)), -1, s.array([1])), s.call(s((3, 4)), 0, s.array([]))])
+scatter.samples(lambda s: [s.call(s((2, 4)), 1, s.array([[0, 2], [3, 1]]), s((2, 2))), s.call(s((2, 4)), -1, s.array([[0, 2], [3, 1]]), value=1.5)])
+scatter_add.samples(lambda s: [s.call(s((2, 4)), 1, s.ints((2, 3), 4), s((2, 3))), s.call(s((3,)), 0, s.ints((6,), 3), s((6,)))])
+scatter_reduce.samples(lambda s: [s.call(s((3,)), 0, s.array([0, 0, 2, 2]), s((4,)), r) for r in ("sum", "mean", "amax", "amin")]
+                       + [s.call(s((3,)), 0, s.array([0, 0, 2, 2]), s((4,)), "sum", include_self=False)])
+index_add.samples(lambda s: [s.call(s((3, 2)), 0, s.array([2, 0, 2]), s((3, 2))), s.call(s((3, 2)), 1, s.array([1]), s((3, 1)), alpha=2)])
+index_copy.samples(lambda s: [s.call(s((3, 2)), 0, s.array([2, 0]), s((2, 2)))])
+index_fill.samples(lambda s: [s.call(s((3, 2)), 0, s.array([2, 0]), 1.5), s.call(s((3, 2)), -1, s.array([1]), s(()))])

@@ -653,3 +653,17 @@ def pad(input: Tensor, pad: tuple, mode: str = "constant", value: Number | None 
             x = f("index_select")(x, d, wrap(_pad_index(mode, n, a, b)))
     return x if x is not input else input.clone()
 
+
+# --- Inputs for the generated tests (ops.samples) ---
+cat.samples(lambda s: [s.call([s((2, 3)), s((1, 3))]), s.call([s((2, 3)), s((2, 1)), s((2, 0))], -1),
+                       s.call([s((2, 3), transposed=True), s((2, 2))], dim=1)])
+stack.samples(lambda s: [s.call([s((2, 3)), s((2, 3))]), s.call([s((2,)), s((2,)), s((2,))], -1), s.call([s(()), s(())])])
+flip.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), (0, -1)), s.call(s((0, 3)), (1,))])
+roll.samples(lambda s: [s.call(s((3, 4)), 1), s.call(s((3, 4)), (1, -2), (0, 1)), s.call(s((3, 4)), 5, 1)])
+repeat.samples(lambda s: [s.call(s((2, 3)), 2, 2), s.call(s((3,)), (2, 1, 2)), s.call(s((2, 3)), 0, 1)])
+tril.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 3)), -1), s.call(s((2, 3, 2)), 1)])
+triu.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 3)), -1), s.call(s((2, 3, 2)), 1)])
+repeat_interleave.samples(lambda s: [s.call(s((2, 3)), 2), s.call(s((2, 3)), 2, 1), s.call(s((2, 3)), s.array([0, 2]), 0)])
+pad.samples(lambda s: [s.call(s((2, 3)), (1, 2)), s.call(s((2, 3)), (1, 0, 0, 2), value=1.5), s.call(s((2, 3)), (-1, 1)),
+                       s.call(s((1, 2, 4)), (2, 1), mode="reflect"), s.call(s((1, 2, 4)), (2, 1), mode="replicate"),
+                       s.call(s((1, 2, 4)), (2, 1), mode="circular")])

@@ -113,3 +113,8 @@ def _linear_backward(grad: Tensor, needs: tuple, input: Tensor, weight: Tensor, 
 _linear_backward.fast(_linear_backward_array)
 linear.fast(_linear_array)
 linear.backward(lambda grad, needs, input, weight, bias: _linear_backward(grad, needs, input, weight, bias))
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+linear.samples(lambda s: [s.call(s((2, 3)), s((4, 3))), s.call(s((2, 3)), s((4, 3)), s((4,))), s.call(s((3,)), s((2, 3)), s((2,))),
+                          s.call(s((2, 2, 3)), s((2, 3)), s((2,)))])

@@ -480,3 +480,12 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | N
     z = (1 - x.gather(1, at).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
     loss = (z * (counts.unsqueeze(2) * others.unsqueeze(1))).sum((1, 2)) / c
     return reduced(loss.reshape(tuple(input.shape[:-1])) if reduction == "none" else loss, reduction)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+nll_loss.samples(lambda s: [s.call(s((3, 4)), s.ints((3,), 4)), s.call(s((3, 4)), s.ints((3,), 4), s((4,), low=0.2, requires_grad=False)),
+                            s.call(s((3, 4)), s.array([1, -100, 2]), reduction="sum"), s.call(s((2, 3, 2)), s.ints((2, 2), 3), reduction="none")])
+cross_entropy.samples(lambda s: [s.call(s((3, 4)), s.ints((3,), 4)), s.call(s((3, 4)), s.ints((3,), 4), s((4,), low=0.2, requires_grad=False)),
+                                 s.call(s((3, 4)), s.array([1, -100, 2]), reduction="sum"), s.call(s((3, 4)), s.ints((3,), 4), label_smoothing=0.1),
+                                 s.call(s((2, 3, 2)), s.ints((2, 2), 3), reduction="none"), s.call(s((4,)), s.ints((), 4)),
+                                 s.call(s((3, 4)), s((3, 4), low=0.1, high=0.9))])

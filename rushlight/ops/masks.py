@@ -214,3 +214,9 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None):
     sa.insert(d, a[d])
     sb.insert(d, b[d])
     return input.expand(sa).gather(d, indices.expand(sb))
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+masked_fill.samples(lambda s: [s.call(s((3, 4)), s.bools((3, 4)), 2.5), s.call(s((3, 4)), s.bools((4,)), s(()))])
+take.samples(lambda s: [s.call(s((3, 4)), s.ints((2, 3), 12)), s.call(s((3, 4)), s.array([-1, 0]))])
+take_along_dim.samples(lambda s: [s.call(s((3, 4)), s.ints((3, 2), 4), 1), s.call(s((3, 4)), s.ints((5,), 12))])

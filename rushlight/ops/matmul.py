@@ -440,3 +440,14 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     y = f("einsum")("bi,oij,bj->bo", a, weight, b).reshape((*input1.shape[:-1], weight.shape[0]))
     return y if bias is None else y + bias
 
+
+# --- Inputs for the generated tests (ops.samples) ---
+mm.samples(lambda s: [s.call(s((2, 3)), s((3, 4))), s.call(s((2, 3), transposed=True), s((3, 2), transposed=True)), s.call(s((2, 0)), s((0, 3)))])
+bmm.samples(lambda s: [s.call(s((2, 2, 3)), s((2, 3, 2))), s.call(s((0, 2, 3)), s((0, 3, 2)))])
+mv.samples(lambda s: [s.call(s((2, 3)), s((3,)))])
+dot.samples(lambda s: [s.call(s((3,)), s((3,))), s.call(s((0,)), s((0,)))])
+matmul.samples(lambda s: [s.call(s((2, 3)), s((3, 2))), s.call(s((3,)), s((3,))), s.call(s((2, 3)), s((3,))), s.call(s((3,)), s((3, 2))),
+                          s.call(s((2, 1, 2, 3)), s((2, 3, 2))), s.call(s((2, 2, 3)), s((3, 2)))])
+addmm.samples(lambda s: [s.call(s((2, 4)), s((2, 3)), s((3, 4))), s.call(s((4,)), s((2, 3)), s((3, 4)), beta=0.5, alpha=2.0)])
+baddbmm.samples(lambda s: [s.call(s((2, 2, 2)), s((2, 2, 3)), s((2, 3, 2))), s.call(s((1, 2)), s((2, 2, 3)), s((2, 3, 2)), beta=0.5, alpha=2.0)])
+outer.samples(lambda s: [s.call(s((2,)), s((3,)))])

@@ -432,3 +432,10 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     padded = f("nn.functional.pad")(square, (*[0, 0] * (dim - 2), size // 2, (size - 1) // 2))
     mean = sum((padded.narrow(1, i, input.shape[1]) for i in range(1, size)), padded.narrow(1, 0, input.shape[1])) / size
     return input / (mean * alpha + k) ** beta
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+layer_norm.samples(lambda s: [s.call(s((2, 3)), (3,)), s.call(s((2, 2, 3)), (2, 3), s((2, 3)), s((2, 3))), s.call(s((2, 3)), (3,), s((3,)), None, 1e-3)])
+group_norm.samples(lambda s: [s.call(s((2, 4, 2)), 2), s.call(s((2, 4, 2)), 2, s((4,)), s((4,)))])
+batch_norm.samples(lambda s: [s.call(s((3, 2)), None, None, s((2,)), s((2,)), True),
+                              s.call(s((3, 2)), s((2,), requires_grad=False), s((2,), low=0.5, requires_grad=False), s((2,)), s((2,)), False)])

@@ -573,3 +573,18 @@ def trace(input: Tensor):
     if input.dim() != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.dim()}")
     return sum(input.diagonal())
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+prod.samples(lambda s: [s.call(s((2, 3))), s.call(s((2, 3)), 0), s.call(s((2, 3)), -1, keepdim=True), s.call(s((3, 0)), 1),
+                        s.call(s.array([[0.0, 2.0], [3.0, 0.5]], "float64", True), 1)])
+var.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 0), s.call(s((2, 3, 2)), (0, -1), keepdim=True), s.call(s((3, 4)), 1, correction=0)])
+std.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 0), s.call(s((2, 3, 2)), (0, -1), keepdim=True), s.call(s((3, 4)), 1, correction=0)])
+max.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 0), s.call(s((3, 4)), -1, keepdim=True), s.call(s((3, 4)), s((4,)))])
+min.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 0), s.call(s((3, 4)), -1, keepdim=True), s.call(s((3, 4)), s((4,)))])
+argmax.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 0), s.call(s((3, 4)), -1, keepdim=True), s.call(s(()))])
+argmin.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 0), s.call(s((3, 4)), -1, keepdim=True), s.call(s(()))])
+logsumexp.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((2, 3, 2)), (0, -1), keepdim=True), s.call(s(()), 0)])
+cumsum.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1), s.call(s((0, 3)), 0), s.call(s(()), 0)])
+cumprod.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1), s.call(s.array([2.0, 0.0, 3.0], "float64", True), 0)])
+norm.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 1), s.call(s((3, 4)), 2, 0), s.call(s((3, 4)), 3, 1, keepdim=True), s.call(s((3, 4)), float("inf"), 1)])

@@ -408,3 +408,13 @@ def imag(input: Tensor):
     if not input.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return _imag(input)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+narrow.samples(lambda s: [s.call(s((3, 4)), 1, 1, 2), s.call(s((3, 4)), -2, -2, 2), s.call(s((3, 4)), 0, 3, 0)])
+select.samples(lambda s: [s.call(s((3, 4)), 0, 1), s.call(s((3, 4)), -1, -1)])
+unbind.samples(lambda s: [s.call(s((3, 2))), s.call(s((3, 2)), -1)])
+unfold.samples(lambda s: [s.call(s((2, 5)), 1, 3, 1), s.call(s((6,)), 0, 2, 3)])
+diagonal.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 1), s.call(s((2, 3, 3)), -1, 1, 2), s.call(s((2, 3)), 5)])
+split.samples(lambda s: [s.call(s((5, 2)), 2), s.call(s((3, 4)), [1, 3], 1), s.call(s((3, 4)), 9, -1)])
+chunk.samples(lambda s: [s.call(s((5, 2)), 2), s.call(s((3, 4)), 3, 1)])

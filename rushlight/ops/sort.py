@@ -371,3 +371,13 @@ def _logcumsumexp_gradient(grad, input, result, dim):
 
 
 logcumsumexp.gradient(input=_logcumsumexp_gradient)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+sort.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 0, descending=True), s.call(s((0, 3)))])
+argsort.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 0, descending=True)])
+topk.samples(lambda s: [s.call(s((3, 4)), 2), s.call(s((3, 4)), 2, 0), s.call(s((5,)), 3, largest=False)])
+kthvalue.samples(lambda s: [s.call(s((3, 4)), 2), s.call(s((3, 4)), 1, 0, keepdim=True)])
+cummax.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1)])
+cummin.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1)])
+logcumsumexp.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1)])

@@ -481,3 +481,18 @@ def broadcast_to(input: Tensor, size: Sizes):
 
 
 view._derived["function"] = _quick_view()
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+view.samples(lambda s: [s.call(s((3, 4)), 2, 6), s.call(s((3, 4)), -1), s.call(s((2, 3, 2)), (6, 2)), s.call(s((1, 4)), 2, 2)])
+reshape.samples(lambda s: [s.call(s((3, 4)), (2, -1)), s.call(s((3, 4), transposed=True), (12,)), s.call(s((0, 3)), (3, 0)), s.call(s(()), (1, 1))])
+transpose.samples(lambda s: [s.call(s((2, 3, 4)), 0, 2), s.call(s((2, 3)), -1, -2), s.call(s(()), 0, -1)])
+t.samples(lambda s: [s.call(s((3, 4))), s.call(s((3,))), s.call(s(()))])
+permute.samples(lambda s: [s.call(s((2, 3, 4)), (2, 0, 1)), s.call(s((2, 3)), (-1, 0)), s.call(s(()), ())])
+unsqueeze.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1), s.call(s(()), 0)])
+squeeze.samples(lambda s: [s.call(s((1, 3, 1))), s.call(s((1, 3, 1)), 0), s.call(s((1, 3, 1)), 1), s.call(s((1, 3, 1)), (0, -1)), s.call(s(()), 0)])
+expand.samples(lambda s: [s.call(s((3, 1)), 3, 4), s.call(s((1, 4)), 2, -1, 4), s.call(s(()), (2,)), s.call(s((1, 3)), 0, 3)])
+flatten.samples(lambda s: [s.call(s((2, 3, 2))), s.call(s((2, 3, 2)), 1), s.call(s((2, 3, 2), transposed=True), 0, 1), s.call(s(()))])
+expand_as.samples(lambda s: [s.call(s((3, 1)), s((2, 3, 4), requires_grad=False))])
+view_as.samples(lambda s: [s.call(s((3, 4)), s((2, 6), requires_grad=False))])
+movedim.samples(lambda s: [s.call(s((2, 3, 4)), 0, -1), s.call(s((2, 3, 4)), (0, 1), (2, 0))])
