@@ -433,3 +433,10 @@ def set_(
 def pin_memory(input: Tensor, device: Any = None):
     """A copy in page-locked memory. RuntimeError without an accelerator."""
     raise RuntimeError("Cannot access accelerator device when none is available: page-locked memory needs one")
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+clone.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4), transposed=True)), s.call(s((0, 3)))])
+contiguous.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4), transposed=True))])
+fill_.samples(lambda s: [s.call(s((3, 4)), 1.5), s.call(s((3, 4)), s(()))])
+zero_.samples(lambda s: [s.call(s((3, 4)))])
