@@ -230,7 +230,7 @@ def repeat(input: Tensor, repeats: Sizes):
         wide += [r, n]
     x = input.reshape([k for n in shape for k in (1, n)]).expand(wide)
     r = x.reshape([r * n for r, n in zip(repeats, shape, strict=True)])
-    return r.clone() if r._a.base is not None and r._base is not None else r
+    return r.clone() if r._base is not None else r
 
 
 @composite(method=True)
