@@ -433,7 +433,8 @@ GRADIENTS = {
     "mse_broadcast": lambda: (lambda a, b: F.mse_loss(a, b), [t(3, 4), t(4)]),
     "huber": lambda: (lambda a, b: F.huber_loss(a, b, delta=0.6), [t(3, 4), t(3, 4)]),
     "bce": lambda: (lambda a, b: F.binary_cross_entropy(a, b, reduction="none"), [t(3, low=0.1, high=0.9), t(3, low=0.1, high=0.9)]),
-    "bce_pos_weight": lambda: (lambda a, w=t(3, low=1, high=2, requires_grad=False), y=t(3, low=0, high=1, requires_grad=False): F.binary_cross_entropy_with_logits(a, y, pos_weight=w), [t(2, 3)[0]]),
+    "bce_pos_weight": lambda: (lambda a, w=t(3, low=1, high=2, requires_grad=False), y=t(3, low=0, high=1, requires_grad=False):
+                               F.binary_cross_entropy_with_logits(a, y, pos_weight=w), [t(3)]),
     "kl_div": lambda: (lambda a, b: F.kl_div(a, b, reduction="sum"), [t(3), t(3, low=0.1, high=1)]),
     "gaussian_nll": lambda: (lambda a, b, v: F.gaussian_nll_loss(a, b, v, full=True), [t(3), t(3), t(3, low=0.5, high=2)]),
     "poisson_nll": lambda: (lambda a, b=t(3, low=2, high=4, requires_grad=False): F.poisson_nll_loss(a, b, full=True), [t(3)]),
