@@ -439,3 +439,51 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     return _triplet(distance_function or pairwise_distance, anchor, positive, negative, margin, swap, reduction)
+
+
+# --- the forms of the main namespace: the reduction is a number, 0 none, 1 mean, 2 sum ---------------------------------
+REDUCTIONS = ("none", "mean", "sum")
+
+
+@composite(name="binary_cross_entropy_with_logits")
+def _bce_logits_number(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = 1):
+    """`nn.functional.binary_cross_entropy_with_logits` with the reduction as a number."""
+    return binary_cross_entropy_with_logits(input, target, weight, None, None, REDUCTIONS[reduction], pos_weight)
+
+
+@composite(name="kl_div")
+def _kl_number(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False):
+    """`nn.functional.kl_div` with the reduction as a number."""
+    loss = target.exp() * (target - input) if log_target else _kl(input, target)
+    return reduced(loss, REDUCTIONS[reduction])
+
+
+@composite(name="poisson_nll_loss")
+def _poisson_number(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int):
+    """`nn.functional.poisson_nll_loss` with the reduction as a number."""
+    return poisson_nll_loss(input, target, log_input, full, None, eps, None, REDUCTIONS[reduction])
+
+
+@composite(name="hinge_embedding_loss")
+def _hinge_number(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1):
+    """`nn.functional.hinge_embedding_loss` with the reduction as a number."""
+    return hinge_embedding_loss(input, target, margin, None, None, REDUCTIONS[reduction])
+
+
+@composite(name="margin_ranking_loss")
+def _ranking_number(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1):
+    """`nn.functional.margin_ranking_loss` with the reduction as a number."""
+    return margin_ranking_loss(input1, input2, target, margin, None, None, REDUCTIONS[reduction])
+
+
+@composite(name="cosine_embedding_loss")
+def _cosine_number(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1):
+    """`nn.functional.cosine_embedding_loss` with the reduction as a number."""
+    return cosine_embedding_loss(input1, input2, target, margin, None, None, REDUCTIONS[reduction])
+
+
+@composite(name="triplet_margin_loss")
+def _triplet_number(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6, swap: bool = False,
+                    reduction: int = 1):
+    """`nn.functional.triplet_margin_loss` with the reduction as a number."""
+    return triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, None, None, REDUCTIONS[reduction])

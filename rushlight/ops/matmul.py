@@ -419,7 +419,7 @@ chain_matmul._derived["function"] = lambda *ms, out=None: chain_matmul.fn(
 )
 
 
-@composite(ns="nn.functional")
+@composite(ns=("nn.functional", "torch"))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None):
     """x1 A x2 + b, for each of the matrices A in `weight` (out, in1, in2)."""
     if input1.shape[:-1] != input2.shape[:-1]:

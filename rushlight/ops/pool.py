@@ -112,14 +112,14 @@ def _max_family(n: int) -> None:
         return tuple(_max_indices(input, *w, ceil_mode)) if return_indices else _max.function(input, *w, ceil_mode)
 
     def both(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-             return_indices: bool = True):
+             return_indices: bool = False):
         return tuple(_max_indices(input, *check(f"max_pool{n}d", input, kernel_size, stride, padding, dilation), ceil_mode))
 
     def adaptive(input: Tensor, output_size: Any, return_indices: bool = False):
         r = _adaptive_max(input, _adaptive_size(f"adaptive_max_pool{n}d", input, n, output_size, "max"))
         return tuple(r) if return_indices else r[0]
 
-    def adaptive_both(input: Tensor, output_size: Any, return_indices: bool = True):
+    def adaptive_both(input: Tensor, output_size: Any, return_indices: bool = False):
         return tuple(_adaptive_max(input, _adaptive_size(f"adaptive_max_pool{n}d", input, n, output_size, "max")))
 
     dims = ("L", "H, W", "D, H, W")[n - 1]
@@ -412,7 +412,7 @@ def _fractional_family(n: int) -> None:
         r = run(input, kernel_size, output_size, output_ratio, _random_samples)
         return r if return_indices else r[0]
 
-    def both(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = True,
+    def both(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
              _random_samples: Tensor | None = None):
         return run(input, kernel_size, output_size, output_ratio, _random_samples)
 
