@@ -586,3 +586,16 @@ def test_saved_operands_are_guarded():
         w.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+def test_losses_of_the_main_namespace():
+    """The reduction is a number there, and "none" where it is not given."""
+    x, y = t(3, 4), t(3, 4, low=0, high=1, requires_grad=False)
+    close(torch.binary_cross_entropy_with_logits(x, y), F.binary_cross_entropy_with_logits(x, y, reduction="none"))
+    close(torch.kl_div(x, y, 2), F.kl_div(x, y, reduction="sum"))
+    close(torch.poisson_nll_loss(x, y, True, False, 1e-8, 1), F.poisson_nll_loss(x, y))
+    one = torch.ones(3, 4, dtype=torch.float64)
+    close(torch.hinge_embedding_loss(x, one, reduction=1), F.hinge_embedding_loss(x, one))
+    close(torch.margin_ranking_loss(x, y, one, 0.1), F.margin_ranking_loss(x, y, one, 0.1, reduction="none"))
+    close(torch.cosine_embedding_loss(x, y, one[:, 0], 0.1, 2), F.cosine_embedding_loss(x, y, one[:, 0], 0.1, reduction="sum"))
+    close(torch.triplet_margin_loss(x, y, one), F.triplet_margin_loss(x, y, one, reduction="none"))

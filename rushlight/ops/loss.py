@@ -441,18 +441,18 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     return _triplet(distance_function or pairwise_distance, anchor, positive, negative, margin, swap, reduction)
 
 
-# --- the forms of the main namespace: the reduction is a number, 0 none, 1 mean, 2 sum ---------------------------------
+# --- the forms of the main namespace: the reduction is a number, 0 none (what PyTorch takes by default here), 1 mean, 2 sum 
 REDUCTIONS = ("none", "mean", "sum")
 
 
 @composite(name="binary_cross_entropy_with_logits")
-def _bce_logits_number(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = 1):
+def _bce_logits_number(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = 0):
     """`nn.functional.binary_cross_entropy_with_logits` with the reduction as a number."""
     return binary_cross_entropy_with_logits(input, target, weight, None, None, REDUCTIONS[reduction], pos_weight)
 
 
 @composite(name="kl_div")
-def _kl_number(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False):
+def _kl_number(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False):
     """`nn.functional.kl_div` with the reduction as a number."""
     loss = target.exp() * (target - input) if log_target else _kl(input, target)
     return reduced(loss, REDUCTIONS[reduction])
@@ -465,25 +465,25 @@ def _poisson_number(input: Tensor, target: Tensor, log_input: bool, full: bool, 
 
 
 @composite(name="hinge_embedding_loss")
-def _hinge_number(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1):
+def _hinge_number(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0):
     """`nn.functional.hinge_embedding_loss` with the reduction as a number."""
     return hinge_embedding_loss(input, target, margin, None, None, REDUCTIONS[reduction])
 
 
 @composite(name="margin_ranking_loss")
-def _ranking_number(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1):
+def _ranking_number(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0):
     """`nn.functional.margin_ranking_loss` with the reduction as a number."""
     return margin_ranking_loss(input1, input2, target, margin, None, None, REDUCTIONS[reduction])
 
 
 @composite(name="cosine_embedding_loss")
-def _cosine_number(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1):
+def _cosine_number(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0):
     """`nn.functional.cosine_embedding_loss` with the reduction as a number."""
     return cosine_embedding_loss(input1, input2, target, margin, None, None, REDUCTIONS[reduction])
 
 
 @composite(name="triplet_margin_loss")
 def _triplet_number(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6, swap: bool = False,
-                    reduction: int = 1):
+                    reduction: int = 0):
     """`nn.functional.triplet_margin_loss` with the reduction as a number."""
     return triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, None, None, REDUCTIONS[reduction])

@@ -161,6 +161,6 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_leng
 
 
 @composite(ns="torch", name="ctc_loss")
-def _ctc_torch(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: int = 1, zero_infinity: bool = False):
+def _ctc_torch(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: int = 0, zero_infinity: bool = False):
     """`nn.functional.ctc_loss` with the reduction as a number: 0 none, 1 mean, 2 sum."""
     return ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, ("none", "mean", "sum")[reduction], zero_infinity)
