@@ -441,7 +441,7 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     return _triplet(distance_function or pairwise_distance, anchor, positive, negative, margin, swap, reduction)
 
 
-# --- the forms of the main namespace: the reduction is a number, 0 none (what PyTorch takes by default here), 1 mean, 2 sum 
+# --- the forms of the main namespace: the reduction is a number, 0 none (what PyTorch takes by default here), 1 mean, 2 sum
 REDUCTIONS = ("none", "mean", "sum")
 
 

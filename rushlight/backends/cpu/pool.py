@@ -111,7 +111,7 @@ def max_pool(x: np.ndarray, kernel: Sequence[int], stride: int | Sequence[int] |
         x = np.ascontiguousarray(x)
         values = native.empty((*lead, *out), x.dtype)
         index = native.empty((*lead, *out), np.dtype(np.int64)) if indices else None
-        _run("max_index" if indices else "max", x, values, index, *sizes)
+        _run("max_index" if indices else "max", x, values, index, *sizes)  # type: ignore[arg-type]
         return values, index
     best, index = _first(x, spatial, out, s, p, d)
     position = np.arange(math.prod(spatial)).reshape(spatial)
