@@ -658,7 +658,7 @@ def pad(input: Tensor, pad: tuple, mode: str = "constant", value: Number | None 
 cat.samples(lambda s: [s.call([s((2, 3)), s((1, 3))]), s.call([s((2, 3)), s((2, 1)), s((2, 0))], -1),
                        s.call([s((2, 3), transposed=True), s((2, 2))], dim=1)])
 stack.samples(lambda s: [s.call([s((2, 3)), s((2, 3))]), s.call([s((2,)), s((2,)), s((2,))], -1), s.call([s(()), s(())])])
-flip.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), (0, -1)), s.call(s((0, 3)), (1,))])
+flip.samples(lambda s: [s.call(s((3, 4)), (0,)), s.call(s((3, 4)), (0, -1)), s.call(s((0, 3)), (1,))])
 roll.samples(lambda s: [s.call(s((3, 4)), 1), s.call(s((3, 4)), (1, -2), (0, 1)), s.call(s((3, 4)), 5, 1)])
 repeat.samples(lambda s: [s.call(s((2, 3)), 2, 2), s.call(s((3,)), (2, 1, 2)), s.call(s((2, 3)), 0, 1)])
 tril.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 3)), -1), s.call(s((2, 3, 2)), 1)])
