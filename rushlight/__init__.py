@@ -50,7 +50,7 @@ _WHERE = {
                    "DoubleTensor", "HalfTensor", "LongTensor", "IntTensor", "ShortTensor", "CharTensor", "ByteTensor", "BoolTensor",
                    "BFloat16Tensor", "is_neg", "is_conj", "_assert", "_is_grad_enabled"),
     "autograd.modes": ("no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled",
-                       "is_anomaly_enabled"),
+                       "is_anomaly_enabled", "is_anomaly_check_nan_enabled"),
     "serialization": ("save", "load"),
     "compiler": ("compile",),
 }

@@ -29,6 +29,20 @@ def _op(name: str) -> Any:
     return hooks.function(name)
 
 
+def _holders(t: Any, g: Any) -> tuple[int, int]:
+    a = g._a
+    return sys.getrefcount(g), sys.getrefcount(a)
+
+
+def _calibrate() -> tuple[int, int]:
+    """What `accumulate` counts for a gradient that nobody else holds: how references are counted depends on the interpreter."""
+    g = wrap(np.zeros(1))
+    return _holders(None, g)
+
+
+ALONE, ALONE_ARRAY = _calibrate()
+
+
 def accumulate(t: Tensor, g: Tensor) -> None:
     """Add `g` to `t.grad`; a gradient that nobody else holds becomes the `.grad` itself."""
     old = t._grad
@@ -37,7 +51,7 @@ def accumulate(t: Tensor, g: Tensor) -> None:
         if modes.grad:
             t._grad = g if g._rg else _op("clone")(g)
         elif (a.__class__ is ndarray and g._base is None and a.strides == t._a.strides and a.flags.writeable
-              and sys.getrefcount(g) <= 5 and sys.getrefcount(a) <= 3):
+              and sys.getrefcount(g) <= ALONE and sys.getrefcount(a) <= ALONE_ARRAY):
             t._grad = wrap(a)
         else:
             d = g.detach()
@@ -47,12 +61,24 @@ def accumulate(t: Tensor, g: Tensor) -> None:
         t._grad = _op("add")(old, g)
     else:
         a = old._a
-        if a.__class__ is ndarray and not capturing[0] and a.dtype is g._a.dtype and a.shape == g._a.shape and a.flags.writeable:
+        if a.__class__ is ndarray and not capturing[0] and a.dtype is g._a.dtype and a.shape == g._a.shape and a.flags.writeable and a.flags.forc:
             with np.errstate(all="ignore"):
                 np.add(a, g._a, out=a)
             bump(old)
         else:
             old.add_(g)
+
+
+class Task:
+    """A pass of the engine that is under way: the nodes it may run, of which only the `wanted` ones do, and notes of hooks."""
+
+    __slots__ = ("nodes", "wanted", "__dict__")
+
+    def __init__(self, nodes: set[Node], wanted: set[Node] | None) -> None:
+        self.nodes, self.wanted = nodes, wanted
+
+    def will_run(self, n: Node) -> bool:
+        return n in self.nodes and (self.wanted is None or n in self.wanted)
 
 
 def run(roots: Sequence[tuple[Node, Any]], keep: bool, create: bool, targets: dict[Node, Any] | None = None,
@@ -84,8 +110,8 @@ def run(roots: Sequence[tuple[Node, Any]], keep: bool, create: bool, targets: di
     owned: set[Node] = set()
     for n, g in roots:
         _put(buffers, owned, n, g)
-    before = modes.grad
-    modes.grad = create
+    before, outer = modes.grad, modes.task
+    modes.grad, modes.task = create, Task(seen, wanted)
     try:
         for n in order:
             g = buffers.pop(n, None)
@@ -96,7 +122,8 @@ def run(roots: Sequence[tuple[Node, Any]], keep: bool, create: bool, targets: di
             if n.retained is not None:
                 t = n.retained()
                 if t is not None:
-                    t._grad = g if create else g.detach()
+                    t._grad = _op("add")(t._grad, g) if t._grad is not None else g if create else g.detach()
+                t = None
             if targets is not None and n in targets and not only_leaves:
                 targets[n] = g
                 if n.is_accumulator:
@@ -111,10 +138,15 @@ def run(roots: Sequence[tuple[Node, Any]], keep: bool, create: bool, targets: di
                 slots[i] = g if slots[i] is None else _op("add")(slots[i], g)
                 continue
             if cls is AccumulateGrad:
-                accumulate(n.ref(), g) if n.ref() is not None else None  # type: ignore[attr-defined]
-                if n.after_hooks is not None:  # type: ignore[attr-defined]
-                    for h in list(n.after_hooks.values()):  # type: ignore[attr-defined]
-                        h(n.ref())  # type: ignore[attr-defined]
+                t = n.ref()  # type: ignore[attr-defined]
+                if t is not None:
+                    accumulate(t, g)
+                    if n.after_hooks is not None:  # type: ignore[attr-defined]
+                        for h in list(n.after_hooks.values()):  # type: ignore[attr-defined]
+                            h(t)
+                    t = None
+                if n.post_hooks is not None:
+                    _post_hooks(n, (), g)
                 continue
             nxt = n.next
             if wanted is not None:
@@ -125,7 +157,7 @@ def run(roots: Sequence[tuple[Node, Any]], keep: bool, create: bool, targets: di
                 gs = n.backward(g, nxt)
             if n.post_hooks is not None:
                 gs = _post_hooks(n, gs, g)
-            if not keep and n.saved:
+            if not keep and n.saved and n.frees:
                 n.saved = None
             for m, gi in zip(nxt, gs):
                 if m is not None and gi is not None:
@@ -133,8 +165,9 @@ def run(roots: Sequence[tuple[Node, Any]], keep: bool, create: bool, targets: di
                         _put(buffers, owned, m, gi)
                     else:
                         buffers[m] = gi
+            gs = gi = None     # so that `accumulate` sees whether anyone else holds a gradient
     finally:
-        modes.grad = before
+        modes.grad, modes.task = before, outer
 
 
 def _put(buffers: dict, owned: set, n: Node, g: Any) -> None:

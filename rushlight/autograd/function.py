@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import place
-from ..core.tensor import Tensor, bump, hooks, wrap
+from ..core.tensor import Tensor, bump, hooks, view_of, wrap
 from .modes import modes
 from .node import Node, Output, TensorMeta, edge, freed, next_seq, save, save_result, unpack
 
@@ -70,6 +70,7 @@ class FunctionNode(Node):
     """The tape's node for one call of a custom function."""
 
     __slots__ = ()
+    custom = True
     ctx: Any
     metas: tuple
     count: int
@@ -107,13 +108,21 @@ class FunctionNode(Node):
         if len(r) != self.count:
             raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {self.count}, got {len(r)})")
         out: list[Any] = []
+        tensors = {k for k, _ in self.inputs}  # type: ignore[attr-defined]
+        for k, g in enumerate(r):
+            if g is not None and k not in tensors:
+                raise RuntimeError(f"function {self.name()} returned a gradient different than None at position {k + 1}, but the corresponding "
+                                   "forward input was not a Variable")
+            if g is not None and not isinstance(g, Tensor):
+                raise RuntimeError(f"function {self.name()}: expected Variable or None (got {type(g).__name__}) at position {k + 1}")
         for i, (k, m) in enumerate(self.inputs):  # type: ignore[attr-defined]
             g = r[k]
             if g is None or next[i] is None:
                 out.append(None)
                 continue
-            if not isinstance(g, Tensor):
-                raise TypeError(f"function {self.name()} returned a gradient of type {type(g).__name__} at position {k}, but expected a Tensor or None")
+            if g.dtype.is_complex and not m.dtype.is_complex:
+                raise RuntimeError(f"Function {self.name()} returned an invalid gradient at index {k} - expected a real one (dtype {m.dtype!r}) but got "
+                                   f"{g.dtype!r}")
             if g._a.shape != m.shape:
                 g = self.fit(g, m, k)
             if g._a.dtype != m.array_dtype:
@@ -230,14 +239,20 @@ def _finish(ctx: Any, name: str, kind: type, args: tuple, out: Any, recording: b
     single = not isinstance(out, (tuple, list))
     outs = [out] if single else list(out)
     dirty = {id(t) for t in ctx._dirty}
+    if dirty - {id(t) for t in outs}:
+        raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace "
+                           "must all be outputs of the Function.")
     for t in ctx._dirty:
         if not any(t is a for a in args if isinstance(a, Tensor)):
             raise RuntimeError("mark_dirty only accepts input tensors, but argument is not an input")
         if recording and t.requires_grad and t.is_leaf:
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        if recording and t._base is not None and len(outs) > 1:
+            raise RuntimeError("If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than one "
+                               "Tensor: clone() the input, or return only one")
         bump(t)
     if not recording:
-        return out if single else tuple(outs)
+        return out if single else type(out)(outs)
     cls = ctx.__class__
     nodes = cls.__dict__.get("_node_class")
     if nodes is None:
@@ -265,12 +280,12 @@ def _finish(ctx: Any, name: str, kind: type, args: tuple, out: Any, recording: b
         made[id(t)] = i
         if id(t) in dirty:
             results.append(t)
-        elif id(t) in inputs or t._base is not None or t._rg:
-            r = t.detach() if id(t) not in inputs else hooks.function("alias")(t.detach())
-            r._base = None if r._base is None else r._base
+        elif id(t) in inputs or t._base is not None:
+            r = view_of(t._a, t)    # must not be written to: that would pass by the function's own backward
+            r._vg, r._rg = -1 - r._v[1], False
             results.append(r)
         else:
-            results.append(t)
+            results.append(t.detach() if t._rg else t)
     n.outputs = len(outs)
     n.metas = tuple(TensorMeta(t) if isinstance(t, Tensor) else None for t in outs)
     refs = []
@@ -283,15 +298,18 @@ def _finish(ctx: Any, name: str, kind: type, args: tuple, out: Any, recording: b
             refs.append(weakref.ref(node))
         if id(outs[i]) in dirty and t._base is not None:
             from ..ops.inplace import set_history
-            set_history(t, node)
+            set_history(t, node, next(j for j, (_, a) in enumerate(tensors) if a is t))
         else:
+            if id(outs[i]) in dirty:
+                node.take_retained(t._node)
+                t._v[1] += 1        # its views find their node again
             t._node, t._rg = node, True
     n.output_nodes = refs
     n.saved = tuple(save_result(results[made[id(t)]], made[id(t)]) if t is not None and id(t) in made else save(t) for t in ctx._to_save)
     ctx._node = weakref.ref(n)
     if ctx._to_save:
         ctx._to_save = (True,)
-    return results[0] if single else tuple(results)
+    return results[0] if single else type(out)(results)
 
 
 def once_differentiable(fn: Callable) -> Callable:

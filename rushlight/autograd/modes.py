@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = ["modes", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled",
-           "detect_anomaly", "set_detect_anomaly", "is_anomaly_enabled", "set_multithreading_enabled"]
+           "detect_anomaly", "set_detect_anomaly", "is_anomaly_enabled", "is_anomaly_check_nan_enabled", "set_multithreading_enabled"]
 
 
 class _Modes(threading.local):
@@ -17,6 +17,8 @@ class _Modes(threading.local):
     anomaly = False
     check_nan = True
     multithreading = True
+    task: Any = None                  # the engine's pass that is under way in this thread
+    no_hooks: str | None = None       # why hooks on saved tensors are off
 
 
 modes = _Modes()
@@ -33,6 +35,10 @@ def is_inference_mode_enabled() -> bool:
 
 def is_anomaly_enabled() -> bool:
     return modes.anomaly
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    return modes.anomaly and modes.check_nan
 
 
 class _Switch:
@@ -56,20 +62,34 @@ class _Switch:
         return self.__class__()
 
     def __call__(self, fn: Callable) -> Callable:
-        if fn.__class__ is type or isinstance(fn, type):
-            raise TypeError(f"{type(self).__name__} decorates functions, not classes")
+        if isinstance(fn, type):
+            import warnings
+            warnings.warn("Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or methods. "
+                          "To preserve the current behavior of class decoration, you can directly decorate the `__init__` method and nothing else.",
+                          FutureWarning, stacklevel=2)
+            cls = fn
+            fn = lambda *args, **kw: cls(*args, **kw)  # noqa: E731
         if _is_generator(fn):
             @functools.wraps(fn)
             def generator(*args: Any, **kw: Any) -> Any:
                 gen = fn(*args, **kw)
-                send: Any = None
-                while True:
-                    with self.clone():
+                step, value = gen.send, None   # what the caller wants next: send, or throw
+                try:
+                    while True:
+                        with self.clone():
+                            try:
+                                item = step(value)
+                            except StopIteration as stop:
+                                return stop.value
                         try:
-                            item = gen.send(send)
-                        except StopIteration as stop:
-                            return stop.value
-                    send = yield item
+                            step, value = gen.send, (yield item)
+                        except GeneratorExit:
+                            raise
+                        except BaseException as e:
+                            step, value = gen.throw, e
+                finally:
+                    with self.clone():
+                        gen.close()
             return generator
 
         @functools.wraps(fn)
@@ -96,10 +116,10 @@ class no_grad(_Switch):
 
 
 class enable_grad(no_grad):
-    """Operations inside are recorded, also within `no_grad`."""
+    """Operations inside are recorded, also within `no_grad` (not within `inference_mode`)."""
 
     def _values(self) -> dict[str, Any]:
-        return {"grad": True}
+        return {"grad": not modes.inference}
 
 
 class set_grad_enabled(_Switch):

@@ -9,6 +9,7 @@ backward. An operator with several results has one `Output` node per result in f
 from __future__ import annotations
 
 import weakref
+from _thread import get_ident
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -61,6 +62,8 @@ class Node:
     next: tuple
     saved: Any
     is_accumulator = False
+    custom = False                     # made by a custom function
+    frees = True                       # whether it saves tensors, which backward frees
     index = 0
     outputs = 1
     pre_hooks: dict | None = None      # on the gradient that arrives: tensor hooks, Node.register_prehook
@@ -109,7 +112,18 @@ class Node:
             self.pre_hooks = {}
         h = RemovableHandle(self.pre_hooks)
         self.pre_hooks[h.id] = entry
+        if entry[0] == "tensor":    # hooks of the tensor come before those of the node
+            later = [(k, e) for k, e in self.pre_hooks.items() if e[0] == "node"]
+            for k, e in later:
+                del self.pre_hooks[k]
+                self.pre_hooks[k] = e
         return h
+
+    def take_retained(self, old: Node | None) -> None:
+        """After an in-place operation `retain_grad` means the new value: this node's gradient, no longer that of `old`."""
+        if old is not None and old is not self and old.retained is not None:
+            self.retained, self.retains = old.retained, True  # type: ignore[attr-defined]
+            old.retained = None
 
     def __call__(self, *grads: Any) -> Any:
         """Run the node by hand: gradients of the results in, gradients of the operands out."""
@@ -190,16 +204,28 @@ class Packed:
         self.value, self.unpack, self.node, self.is_result, self.index = value, unpack, node, is_result, index
 
 
-saved_hooks: list[tuple[Callable, Callable]] = []
+saved_hooks: list[tuple[Callable, Callable, int]] = []     # (pack, unpack, thread) of the hooks that are on, in any thread
+
+
+def _hooks_here() -> tuple[Callable, Callable, int] | None:
+    me = get_ident()
+    return next((h for h in reversed(saved_hooks) if h[2] == me), None)
+
+
+def _packed(x: Tensor, h: tuple, node: Any, is_result: bool, index: int = 0) -> Packed:
+    before, modes.grad = modes.grad, False
+    try:
+        return Packed(h[0](x), h[1], node, is_result, index)
+    finally:
+        modes.grad = before
 
 
 def save(x: Any) -> Any:
     """An operand for later; numbers and None as they are."""
     if not isinstance(x, Tensor):
         return [save(y) for y in x] if x.__class__ in (list, tuple) and x and isinstance(x[0], Tensor) else x
-    if saved_hooks:
-        pack, un = saved_hooks[-1]
-        return Packed(pack(x.detach() if x.is_leaf and not x.requires_grad else x), un, edge(x) if x._rg else None, False, 0)
+    if saved_hooks and (h := _hooks_here()) is not None:
+        return _packed(x, h, edge(x) if x._rg else None, False)
     s = _new(Saved)
     s.tensor, s.array = x, x._a
     v = x._v
@@ -210,9 +236,8 @@ def save(x: Any) -> Any:
 
 def save_result(t: Tensor, index: int = 0) -> Any:
     """A result of the node that is being recorded."""
-    if saved_hooks:
-        pack, un = saved_hooks[-1]
-        return Packed(pack(t.detach()), un, None, True, index)
+    if saved_hooks and (h := _hooks_here()) is not None:
+        return _packed(t.detach(), h, None, True, index)
     s = _new(Saved)
     v = t._v
     if v is None:
@@ -249,11 +274,13 @@ def unpack(s: Any, node: Node) -> Any:
 
 def _unpack_packed(p: Packed, node: Node) -> Any:
     t = p.unpack(p.value)
+    if not isinstance(t, Tensor):
+        raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(t).__name__}")
     if modes.grad:
         if p.is_result:
             t = t.detach()
             t._rg, t._node = True, node if node.outputs == 1 else _output_of(node, p.index)
-        elif p.node is not None and not t._rg:
+        elif p.node is not None and not (t._rg and t._node is p.node):
             t = t.detach()
             t._rg, t._node = True, p.node
     return t

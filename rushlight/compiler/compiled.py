@@ -354,7 +354,17 @@ class Compiled:
 
 def _alive(node: Any) -> bool:
     """Whether backward could still run through a node."""
-    return node.saved is not None and (bool(node.saved) or bool(node.next))
+    if node.saved is None:
+        return False
+    seen, stack = {node}, [node]
+    while stack:
+        for m in stack.pop().next:
+            if m is not None and m not in seen:
+                if m.saved is None:
+                    return False
+                seen.add(m)
+                stack.append(m)
+    return bool(node.saved) or bool(node.next)
 
 
 def _key(args: tuple, kwargs: dict, tensors: list[Tensor]) -> Any:

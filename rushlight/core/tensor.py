@@ -3,8 +3,8 @@
 Slots: `_a` the array (its class is the backend), `_rg` requires grad (True, False, or MAYBE for a view of a base that did not
 require grad when the view was made), `_node` the tape node that made it (AccumulateGrad for a leaf that requires grad),
 `_grad`, `_v` the version counter `[writes, histories, place of the last write]` shared by a base and its views (None: 0
-writes, no views), `_base` the base of a view, `_vg` the number of histories when the view's node was made (-1: one of
-several views made at once, which must not be written to with history).
+writes, no views), `_base` the base of a view, `_vg` the number of histories when the view's node was made (-1 minus it: one
+of several views made at once, or made by a custom function; it must not be written to with history).
 
 Operators are installed here by ops.declare; only what needs no operator is written below.
 """
@@ -366,7 +366,7 @@ class Tensor:
         """The node of the tape that made this tensor, None for a leaf."""
         if not self.requires_grad:
             return None
-        if self._base is not None and self._v[1] != self._vg:
+        if self._base is not None and self._v[1] != self._vg and self._v[1]:
             hooks.regenerate(self)
         n = self._node
         return None if n.is_accumulator else n.public

@@ -505,7 +505,7 @@ def _run_view(op: Operator, values: tuple) -> Any:
     if r.__class__ is tuple:
         out = tuple(view_of(x, t) for x in r)
         for x in out:
-            x._vg = -1
+            x._vg = -1 - x._v[1]
         if t._rg is True or t._rg is MAYBE and t.requires_grad:
             if modes.grad:
                 op.derived("record")(out, *values)

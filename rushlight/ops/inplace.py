@@ -27,7 +27,6 @@ from .execute import (
     capture,
     compute_dtypes,
     pointwise_arrays,
-    rg,
     run,
 )
 from .geometry import Geometry
@@ -129,11 +128,23 @@ def check_writable(t: Tensor, name: str) -> bool:
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         if base is not None and base.requires_grad and base._node.is_accumulator:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-        if base is not None and t._vg == -1:
-            raise RuntimeError(f"Output {getattr(t._node, 'index', 0)} of {t._node.name()} is a view and is being modified inplace. This view is the "
-                               "output of a function that returns multiple views. Such functions do not allow the output views to be modified "
-                               "inplace. You should replace the inplace operation by an out-of-place one.")
+        if base is not None and t._vg < 0:
+            raise RuntimeError(f"Output {t._node.index} of {t._node.name()} is a view and is being modified inplace. {_why_not(t)}")
+    elif t._base is not None and t._base.requires_grad and t.dtype.category >= D.FLOAT:
+        raise RuntimeError("A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case is "
+                           "ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either "
+                           "both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to "
+                           "be tracked).")
     return True
+
+
+def _why_not(t: Tensor) -> str:
+    if t._node.public.custom:
+        return ("This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle "
+                "view+inplace would override the custom backward associated with the custom Function, leading to incorrect gradients. This "
+                "behavior is forbidden. You can fix this by cloning the output of the custom Function.")
+    return ("This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified "
+            "inplace. You should replace the inplace operation by an out-of-place one.")
 
 
 def _straight_inplace(op: Operator, a: ndarray, values: tuple) -> bool:
@@ -158,8 +169,8 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
     if capture[0] is not None:
         return capture[0].call(op, values, True)
     name = op.name + "_"
-    recording = check_writable(t, name) and any(rg(v) for v in values)
-    if recording and not t.requires_grad and t._base is not None and t._vg == -1:
+    recording = check_writable(t, name) and any(_requires(v) for v in values)
+    if recording and not t.requires_grad and t._base is not None and t._vg < 0:
         needs = any(isinstance(v, Tensor) and v.requires_grad for v in values[1:])
         if needs:
             raise RuntimeError("Output 0 is a view made by a function that returns multiple views and is being modified inplace: "
@@ -168,7 +179,10 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
     check_overlap(a, name)
     if op.kind == "view" or op.inplace_view:
         return _inplace_view(op, t, values)
-    before_write = _keep_operand(op, t) if recording else t
+    before_write = _keep_operand(op, values) if recording else t
+    others = values[1:]
+    if recording and t._v is not None:     # views of what is about to be lost
+        others = tuple([_copy_of(v, v._a.copy()) if v is not t and isinstance(v, Tensor) and v._v is t._v else v for v in others])
     if op.kind == "writes":
         arrays, cpu = arrays_of(op, values)
         if op.check is not None:
@@ -208,17 +222,31 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
     if recording:
         from .paths import has_gradient
         if has_gradient(op):
-            op.derived("record_inplace")(t, before_write, *values[1:])
+            if before_write is not t:
+                others = tuple([before_write if v is t else v for v in others])
+            op.derived("record_inplace")(t, before_write, *others)
     return t
 
 
-def _keep_operand(op: Operator, t: Tensor) -> Tensor:
+def _requires(v: Any) -> bool:
+    """Whether an argument requires grad."""
+    if isinstance(v, Tensor):
+        return v._rg is not False and v.requires_grad
+    return v.__class__ in (list, tuple) and any(_requires(x) for x in v)
+
+
+def _keep_operand(op: Operator, values: tuple) -> Tensor:
     """The first operand of an in-place operation, for its record: a copy where the gradient reads what is about to be lost."""
-    first = op.params[0].name
-    formulas = [op.joint] if op.joint is not None else op.derived("formulas").values()
-    if not any(first in g.reads for g in formulas):
+    t = values[0]
+    read = {n for g in ([op.joint] if op.joint is not None else op.derived("formulas").values()) for n in g.reads}
+    if not any(p.name in read and v is t for p, v in zip(op.params, values, strict=True)):
         return t
-    old = wrap(t._a.copy())
+    return _copy_of(t, t._a.copy())
+
+
+def _copy_of(t: Tensor, array: Any) -> Tensor:
+    """A tensor on another array with the history of `t`."""
+    old = wrap(array)
     if t._rg and (n := edge(t)) is not None:
         old._node, old._rg = n, True
     return old
@@ -233,15 +261,17 @@ def _inplace_view(op: Operator, t: Tensor, values: tuple) -> Tensor:
     return t
 
 
-def set_history(t: Tensor, n: Node) -> None:
-    """`t` was written to by the operation of node `n`: rewrite its history, and that of its base if it is a view."""
+def set_history(t: Tensor, n: Node, at: int = 0) -> None:
+    """`t`, operand number `at` of node `n`, was written to by its operation: rewrite its history, and that of its base if it is a view."""
     base = t._base
     if base is None:
+        n.take_retained(t._node)
         t._node, t._rg = n, True
         v = t._v
         v[1] += 1
         return
-    c = CopySlices(base, t, n)
+    c = CopySlices(base, t, n, at)
+    c.take_retained(base._node)
     base._node, base._rg = c, True
     v = t._v
     v[1] += 1
@@ -252,15 +282,15 @@ class CopySlices(Node):
     """The history of a base after an in-place operation `inner` on a view of it: the gradient goes through as it is, except for the
     view's elements, which go through `inner`."""
 
-    __slots__ = ("inner", "geometry", "shape", "strides", "numpy_dtype")
+    __slots__ = ("inner", "at", "geometry", "shape", "strides", "numpy_dtype")
 
-    def __init__(self, base: Tensor, view: Tensor, inner: Node) -> None:
+    def __init__(self, base: Tensor, view: Tensor, inner: Node, at: int = 0) -> None:
         self.seq = next_seq()
         self.where = inner.where
-        self.inner = inner
+        self.inner, self.at = inner, at
         self.geometry = Geometry.relative(view._a, base._a)
         self.shape, self.strides = base._a.shape, base._a.strides
-        self.next = (edge(base) if base._rg else None, *inner.next[1:])
+        self.next = (edge(base) if base._rg else None, *inner.next[:at], *inner.next[at + 1:])
         self.saved = (inner,)
 
     def backward(self, grad: Any, next: tuple) -> tuple:
@@ -272,16 +302,14 @@ class CopySlices(Node):
             self.strides != grad._a.strides else None
         g = f("clone")(grad) if g is None else g.copy_(grad)
         part = f("as_strided")(g, self.geometry.shape, self.geometry.stride, self.geometry.offset)
-        inner = self.inner
-        first = inner.next[0]
-        r = inner.backward(f("clone")(part), (self if first is not None else None, *next[1:]))
-        if not modes.grad and inner.saved:
-            pass
-        if r[0] is not None:
-            part.copy_(r[0])
+        inner, at = self.inner, self.at
+        own = self if inner.next[at] is not None else None
+        r = inner.backward(f("clone")(part), (*next[1:at + 1], own, *next[at + 1:]))
+        if r[at] is not None:
+            part.copy_(r[at])
         else:
             part.fill_(0)
-        return (g, *r[1:])
+        return (g, *r[:at], *r[at + 1:])
 
 
 class ViewOfBase(Node):
@@ -289,26 +317,54 @@ class ViewOfBase(Node):
 
     __slots__ = ("geometry", "base_shape", "base_strides", "base_dtype")
 
-    def name(self) -> str:
-        return "AsStridedBackward0"
-
     def backward(self, grad: Any, next: tuple) -> tuple:
         f = hooks.function
+        shape, stride = self.geometry.shape, self.geometry.stride
+        spread = [i for i, s in enumerate(stride) if s == 0 and shape[i] > 1]
+        if spread:      # an expanded view: the gradients of one element add up
+            grad = f("sum")(grad, spread, True)
+            shape = tuple(1 if i in spread else n for i, n in enumerate(shape))
         g = f("zeros")(self.base_shape, dtype=grad.dtype)
         if self.base_strides is not None:
             g = f("empty_strided")(self.base_shape, self.base_strides, dtype=grad.dtype).fill_(0)
-        part = f("as_strided")(g, self.geometry.shape, self.geometry.stride, self.geometry.offset)
-        part.copy_(grad)
+        if overlaps(shape, stride):
+            places = np.zeros((1,) * len(shape), np.int64)
+            for i, (n, s) in enumerate(zip(shape, stride, strict=True)):
+                places = places + (np.arange(n) * s).reshape([-1 if k == i else 1 for k in range(len(shape))])
+            flat = f("as_strided")(g, (int(places.max()) + 1,), (1,), self.geometry.offset)
+            flat.index_add_(0, wrap(places.reshape(-1)), f("reshape")(grad, (-1,)))
+        else:
+            f("as_strided")(g, shape, stride, self.geometry.offset).copy_(grad)
         return (g,)
+
+
+ViewOfBase.__name__ = ViewOfBase.__qualname__ = "AsStridedBackward0"
+
+
+def overlaps(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Whether several indices may mean one place: in order of stride, a dimension begins before the ones below it end."""
+    reach = 0
+    for s, n in sorted((abs(s), n) for s, n in zip(stride, shape, strict=True) if n > 1):
+        if s <= reach:
+            return True
+        reach += s * (n - 1)
+    return False
 
 
 def regenerate(t: Tensor) -> None:
     """A view's node, after the history of its base changed."""
-    base, v = t._base, t._v
-    t._vg = v[1] if t._vg != -1 else -1
+    base, v, old = t._base, t._v, t._node
+    if t._vg < 0:
+        if t._vg == -1 - v[1]:
+            return
+        if old is not None and old.public.custom:
+            raise RuntimeError(f"Output {old.index} of {old.name()} is a view and its base or another view of its base has been modified inplace. "
+                               + _why_not(t))
+    t._vg = v[1] if t._vg >= 0 else -1 - v[1]
     if base is None or not base.requires_grad:
         return
     n = ViewOfBase()
+    n.take_retained(old)
     n.seq, n.next, n.saved, n.where = next_seq(), (edge(base),), (), None
     n.geometry = Geometry.relative(t._a, base._a)
     n.base_shape = base._a.shape
