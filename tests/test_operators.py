@@ -5,6 +5,11 @@ Derivatives: finite differences, first and second order. The rest are identities
 functional, out=, method = function, meta = real, compiled = eager.
 """
 
+import json
+import pathlib
+import re
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -16,6 +21,7 @@ from rushlight.autograd import gradcheck, gradgradcheck
 from rushlight.compiler.compiled import compile_function
 from rushlight.ops import declare, execute, load
 from rushlight.ops.paths import has_gradient
+from rushlight.ops.samples import build, samples_of, specs
 
 load()
 POINTWISE = sorted((q for q, op in declare.OPERATORS.items() if op.kind == "pointwise"))
@@ -54,7 +60,9 @@ NUMPY = {
     "nn.functional.elu": lambda x: np.where(x > 0, x, np.expm1(x)),
     "special.ndtr": sp.ndtr, "special.i0e": sp.i0e, "special.i1": sp.i1, "special.i1e": sp.i1e, "special.entr": sp.entr,
     "special.erfcx": sp.erfcx, "special.log_ndtr": sp.log_ndtr, "special.ndtri": sp.ndtri, "i0": sp.i0, "xlogy": sp.xlogy,
-    "special.xlog1py": sp.xlog1py, "remainder": np.remainder, "fmod": np.fmod, "floor_divide": np.floor_divide,
+    "special.xlog1py": sp.xlog1py, "special.bessel_j0": sp.j0,
+    "special.bessel_j1": sp.j1, "special.bessel_y0": sp.y0, "special.bessel_y1": sp.y1, "special.zeta": sp.zeta, "igamma": sp.gammainc,
+    "igammac": sp.gammaincc, "remainder": np.remainder, "fmod": np.fmod, "floor_divide": np.floor_divide,
 }
 
 
@@ -229,7 +237,225 @@ def test_every_record_is_documented():
 
 
 def test_lists():
-    import subprocess
-    import sys
     out = subprocess.run([sys.executable, "-m", "rushlight.ops", "--names"], capture_output=True, text=True, check=True).stdout.split()
     assert {"add", "nn.functional.conv2d", "linalg.inv", "view"} <= set(out)
+
+
+# --- every record that has samples: the default ones of its kind, or its own -------------------------------------------------
+SAMPLED = {q: calls for q, op in sorted(declare.OPERATORS.items()) if (calls := samples_of(op))}
+NAMES = list(SAMPLED)
+# PyTorch's own approximations are off by this much; test_value holds these to SciPy's
+COARSE = dict.fromkeys(["special.bessel_j0", "special.bessel_j1", "special.bessel_y0", "special.bessel_y1"], 1e-8)
+
+
+def materialise(spec, device=None):
+    a = spec.array
+    t = torch.tensor(np.ascontiguousarray(a.T)).permute(*reversed(range(a.ndim))) if spec.transposed else torch.tensor(a)
+    return t if device is None else t.to(device)
+
+
+def tensors_of(call, device=None):
+    """(args, kwargs) of a call, with tensors that do not require grad."""
+    return build(call, lambda spec: materialise(spec, device))
+
+
+def values_of(op, args, kw):
+    """The values of all parameters, as execute.run takes them."""
+    args, values = list(args), []
+    for p in op.params:
+        if p.name in kw:
+            values.append(kw[p.name])
+        elif p.kind == "sizes":
+            values.append(tuple(args[0]) if args and isinstance(args[0], (tuple, list)) else tuple(args))
+            args = []
+        elif args and not p.keyword:
+            values.append(args.pop(0))
+        else:
+            values.append(p.default)
+    return tuple(values)
+
+
+def flat(x):
+    return list(x) if isinstance(x, (tuple, list)) else [x]
+
+
+def assert_equal(got, want, **tolerance):
+    got, want = flat(got), flat(want)
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype is b.dtype and a.shape == b.shape
+        if tolerance:
+            np.testing.assert_allclose(numpy(a), numpy(b), **tolerance)
+        else:
+            np.testing.assert_array_equal(numpy(a), numpy(b))
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """PyTorch's results by operator and sample: {q: {i: [array, ...]}} (made by tests/golden/make_operators.py)."""
+    with np.load(pathlib.Path(__file__).parent / "golden" / "operators.npz") as file:
+        index, data = json.loads(file["index"].tobytes()), file["data"].tobytes()
+    found, at = {}, 0
+    for q, i, j, dtype, shape in index:
+        n = np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
+        assert len(found.setdefault(q, {}).setdefault(i, [])) == j
+        found[q][i].append(np.frombuffer(data[at:at + n], dtype).reshape(shape))
+        at += n
+    assert at == len(data)
+    return found
+
+
+@pytest.mark.parametrize("q", NAMES)
+def test_samples_give_what_pytorch_gives(q, recorded):
+    op = declare.OPERATORS[q]
+    for i, call in enumerate(SAMPLED[q]):
+        args, kw = tensors_of(call)
+        got = flat(op.function(*args, **kw))
+        want = recorded[q][i]
+        assert len(got) == len(want)
+        for a, b in zip(got, want, strict=True):
+            assert tuple(a.shape) == b.shape and numpy(a).dtype == b.dtype
+            np.testing.assert_allclose(numpy(a), b, rtol=COARSE.get(q, 1e-11), atol=COARSE.get(q, 1e-13))
+
+
+@pytest.mark.parametrize("q", NAMES)
+def test_samples_fast_path_is_the_general_path(q):
+    op = declare.OPERATORS[q]
+    for call in SAMPLED[q]:
+        args, kw = tensors_of(call)
+        assert_equal(op.function(*args, **kw), execute.run(op, values_of(op, args, kw)))
+
+
+@pytest.mark.parametrize("q", [q for q in NAMES if declare.OPERATORS[q].can_differentiate
+                               and any(s.requires_grad for s in specs(SAMPLED[q]))])
+def test_samples_gradients(q):
+    op = declare.OPERATORS[q]
+    for call in SAMPLED[q]:
+        leaves = [materialise(s).requires_grad_(s.requires_grad) for s in specs(call)]
+
+        def fn(*xs, call=call):
+            it = iter(xs)
+            args, kw = build(call, lambda _: next(it))
+            return op.function(*args, **kw)
+        out = flat(fn(*leaves))
+        floats = [o for o in out if o.dtype.is_floating_point]
+        if not floats or not leaves:       # argmax, comparisons: no derivative, and none is claimed
+            assert not any(o.requires_grad for o in out)
+            continue
+        if not any(x.requires_grad for x in leaves):
+            continue
+        assert all(o.requires_grad for o in floats)
+        assert gradcheck(fn, leaves)
+        assert gradgradcheck(fn, leaves)
+
+
+@pytest.mark.parametrize("q", [q for q in NAMES if not declare.OPERATORS[q].can_differentiate])
+def test_samples_of_what_is_not_differentiable(q):
+    op = declare.OPERATORS[q]
+    for call in SAMPLED[q]:
+        args, kw = build(call, lambda s: materialise(s).requires_grad_(s.array.dtype.kind == "f"))
+        assert not any(o.requires_grad for o in flat(op.function(*args, **kw)))
+
+
+@pytest.mark.parametrize("q", [q for q in NAMES if declare.OPERATORS[q].inplace and not declare.OPERATORS[q].inplace_argument])
+def test_samples_in_place(q):
+    op = declare.OPERATORS[q]
+    checked = 0
+    for call in SAMPLED[q]:
+        args, kw = tensors_of(call)
+        want = op.function(*args, **kw)
+        x = args[0].clone()
+        if op.kind not in ("view",) and not op.inplace_view and op.name != "squeeze" and (want.shape != x.shape or not torch.can_cast(want.dtype, x.dtype)):
+            with pytest.raises(RuntimeError):
+                op.inplace_function(x, *args[1:], **kw)
+            continue
+        version = x._version
+        assert op.inplace_function(x, *args[1:], **kw) is x
+        assert x._version > version or op.kind == "view" or op.name == "squeeze"
+        assert_equal(x, want.to(x.dtype))
+        checked += 1
+    assert checked
+
+
+@pytest.mark.parametrize("q", [q for q in NAMES if declare.OPERATORS[q].has_out])
+def test_samples_out(q):
+    op = declare.OPERATORS[q]
+    for call in SAMPLED[q]:
+        args, kw = tensors_of(call)
+        want = op.function(*args, **kw)
+        outs = tuple(torch.empty_like(w) for w in flat(want))
+        out = outs if isinstance(want, tuple) else outs[0]
+        got = op.function(*args, **kw, out=out)
+        assert all(a is b for a, b in zip(flat(got), outs, strict=True))
+        assert_equal(out, want)
+
+
+@pytest.mark.parametrize("q", NAMES)
+def test_samples_meta(q):
+    op = declare.OPERATORS[q]
+    for call in SAMPLED[q]:
+        args, kw = tensors_of(call)
+        real = op.function(*args, **kw)
+        args, kw = tensors_of(call, "meta")
+        meta = op.function(*args, **kw)
+        for a, b in zip(flat(meta), flat(real), strict=True):
+            assert a.device.type == "meta" and a.shape == b.shape and a.dtype is b.dtype
+
+
+@pytest.mark.parametrize("q", [q for q in NAMES if declare.OPERATORS[q].method])
+def test_samples_method_is_function(q):
+    op = declare.OPERATORS[q]
+    name = op.name if op.method is True else op.method
+    for call in SAMPLED[q]:
+        args, kw = tensors_of(call)
+        assert_equal(getattr(args[0], name)(*args[1:], **kw), op.function(*args, **kw))
+
+
+@pytest.mark.parametrize("q", NAMES)
+def test_samples_do_not_warn(q):
+    op = declare.OPERATORS[q]
+    for call in SAMPLED[q]:
+        args, kw = tensors_of(call)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            op.function(*args, **kw)
+
+
+@pytest.mark.parametrize("q", NAMES)
+def test_samples_compiled(q):
+    """Captured and replayed: the first call runs eagerly, the others replay."""
+    op = declare.OPERATORS[q]
+    for call in SAMPLED[q]:
+        leaves = [materialise(s) for s in specs(call)]
+
+        def fn(*xs, call=call):
+            it = iter(xs)
+            args, kw = build(call, lambda _: next(it))
+            return op.function(*args, **kw)
+        compiled = compile_function(fn)
+        want = fn(*leaves)
+        for _ in range(3):
+            assert_equal(compiled(*leaves), want, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("q", ["igamma", "igammac", "special.zeta"])
+def test_a_gradient_that_nobody_has_is_an_error(q):
+    """It is not silently nothing: asking for it raises, as in PyTorch."""
+    x = torch.tensor([1.5, 2.0], requires_grad=True)
+    y = declare.OPERATORS[q].function(x, torch.tensor([1.5, 2.5]))
+    assert y.requires_grad
+    with pytest.raises(NotImplementedError, match=f"derivative for '{q.rpartition('.')[2]}"):
+        y.sum().backward()
+
+
+def test_shapes_that_depend_on_values_need_telling_on_meta():
+    x, repeats = torch.ones(2, 3, device="meta"), torch.tensor([0, 2]).to("meta")
+    with pytest.raises(RuntimeError, match="without output_size"):
+        torch.repeat_interleave(x, repeats, 0)
+
+
+def test_regex_matches_the_names():
+    out = subprocess.run([sys.executable, "-m", "rushlight.ops", "--regex"], capture_output=True, text=True, check=True).stdout.strip()
+    pattern = re.compile(out)
+    assert all(pattern.match(n + "|") for n in ("add", "nn.functional.conv2d", "linalg.inv"))
+    assert not any(pattern.match(n) for n in ("no_such_operator|", "ad|", "addition|", "add"))

@@ -136,7 +136,8 @@ def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | 
     return input / other
 
 
-@pointwise(method=True, numbers=True, inplace=True, operator="floordiv", check=_careful(_check_zero), domain=(0.5, 3.0))
+@pointwise(method=True, numbers=True, inplace=True, operator="floordiv", check=_careful(_check_zero), domain=(0.5, 3.0),
+           differentiable=False)
 def floor_divide(input: Tensor | Number, other: Tensor | Number):
     """The floor of `input / other`."""
     return _floor_divide(input, other)

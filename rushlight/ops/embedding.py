@@ -272,4 +272,4 @@ def _tensor(a: np.ndarray) -> Any:
 
 
 # --- Inputs for the generated tests (ops.samples) ---
-embedding.samples(lambda s: [s.call(s.ints((2, 3), 4), s((4, 2))), s.call(s.array([0, 1, 1]), s((3, 2)), 1)])
+embedding.samples(lambda s: [s.call(s.ints((2, 3), 4), s((4, 2))), s.call(s.array([0, 2, 2]), s((3, 2)), 1)])

@@ -265,6 +265,10 @@ def repeat_interleave(
                 f"repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.numel()} and "
                 f"input.size({dim}) = {n}"
             )
+        if repeats.device.type == "meta":
+            if output_size is None:
+                raise RuntimeError("cannot repeat_interleave a meta tensor without output_size")
+            return f("index_select")(input if input.dim() else input.reshape(1), dim, f("zeros")(output_size, dtype=D.int64, device="meta"))
         r = repeats._a if repeats.numel() == n and repeats.dim() else int(repeats._a.reshape(-1)[0])
     else:
         r = repeats
@@ -273,7 +277,7 @@ def repeat_interleave(
     at = np.repeat(np.arange(n), r)
     if output_size is not None and output_size != at.size:
         raise RuntimeError("allocated size does not match required size")
-    return f("index_select")(input if input.dim() else input.reshape(1), dim, wrap(at))
+    return f("index_select")(input if input.dim() else input.reshape(1), dim, wrap(at) if input.device.type == "cpu" else wrap(at).to(input.device))
 
 
 def _dims(a: Any, dims: Any) -> tuple[int, ...]:
@@ -650,7 +654,8 @@ def pad(input: Tensor, pad: tuple, mode: str = "constant", value: Number | None 
         if n + a + b < 1:
             raise RuntimeError(f"input (size: {n}) at dimension {d} is too small for padding ({a}, {b})")
         if a or b:
-            x = f("index_select")(x, d, wrap(_pad_index(mode, n, a, b)))
+            at = wrap(_pad_index(mode, n, a, b))
+            x = f("index_select")(x, d, at if x.device.type == "cpu" else at.to(x.device))
     return x if x is not input else input.clone()
 
 
@@ -663,7 +668,7 @@ roll.samples(lambda s: [s.call(s((3, 4)), 1), s.call(s((3, 4)), (1, -2), (0, 1))
 repeat.samples(lambda s: [s.call(s((2, 3)), 2, 2), s.call(s((3,)), (2, 1, 2)), s.call(s((2, 3)), 0, 1)])
 tril.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 3)), -1), s.call(s((2, 3, 2)), 1)])
 triu.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 3)), -1), s.call(s((2, 3, 2)), 1)])
-repeat_interleave.samples(lambda s: [s.call(s((2, 3)), 2), s.call(s((2, 3)), 2, 1), s.call(s((2, 3)), s.array([0, 2]), 0)])
+repeat_interleave.samples(lambda s: [s.call(s((2, 3)), 2), s.call(s((2, 3)), 2, 1), s.call(s((2, 3)), s.array([0, 2]), 0, output_size=2)])
 pad.samples(lambda s: [s.call(s((2, 3)), (1, 2)), s.call(s((2, 3)), (1, 0, 0, 2), value=1.5), s.call(s((2, 3)), (-1, 1)),
                        s.call(s((1, 2, 4)), (2, 1), mode="reflect"), s.call(s((1, 2, 4)), (2, 1), mode="replicate"),
                        s.call(s((1, 2, 4)), (2, 1), mode="circular")])

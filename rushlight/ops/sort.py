@@ -364,8 +364,9 @@ def _logcumsumexp_gradient(grad, input, result, dim):
     low = f("full_like")(grad, -float("inf"))
 
     def part(g: Any) -> Any:
-        logs = f("where")(g > 0, f("log")(f("where")(g > 0, g, f("ones_like")(g))), low)
-        return f("exp")((logs - result).flip((dim,)).logcumsumexp(dim).flip((dim,)) + input)
+        there = (g > 0) & (result > -float("inf"))
+        logs = f("where")(there, f("log")(f("where")(there, g, 1.0)) - f("where")(there, result, 0.0), low)
+        return f("exp")(logs.flip((dim,)).logcumsumexp(dim).flip((dim,)) + input)
 
     return part(grad) - part(-grad)
 

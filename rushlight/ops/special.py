@@ -15,6 +15,8 @@ from .declare import composite, pointwise, structural
 from .execute import require_tensors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..core.tensor import Tensor
 
     Number = int | float | complex
@@ -107,11 +109,23 @@ def igammac(input: Tensor, other: Tensor):
     return E.gammaincc(input, other)
 
 
-def _no_shape_gradient(name: str) -> Any:
-    def gradient(grad: Any, input_meta: Any) -> Any:
-        raise RuntimeError(f"the derivative of {name} with respect to its first argument is not implemented")
+def _second_only(name: str, by_other: Callable) -> Any:
+    """The gradient of a function of two operands that has none for the first; asking for that is an error, as in PyTorch."""
 
-    return gradient
+    def backward(grad: Any, needs: Any, input: Any, other: Any) -> tuple:
+        if needs[0]:
+            raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+        return None, (grad * by_other(input, other)).sum_to_size(other.shape)
+
+    return backward
+
+
+def _gamma_density(a: Any, x: Any) -> Any:
+    return f("exp")((a - 1) * f("log")(x) - x - f("lgamma")(a))
+
+
+igamma.backward(_second_only("igamma: input", _gamma_density))
+igammac.backward(_second_only("igammac: input", lambda a, x: -_gamma_density(a, x)))
 
 
 @pointwise(result="float", public=False, name="polygamma", domain=(0.5, 3.0))
@@ -155,6 +169,9 @@ def mvlgamma(input: Tensor, p: int):
 def zeta(input: Tensor | Number, other: Tensor | Number):
     """The Hurwitz zeta function: the sum over k of (k + other) ** -input. No gradient for the exponent."""
     return E.zeta(input, other)
+
+
+zeta.backward(_second_only("zeta", lambda x, q: -x * zeta.function(x + 1, q)))
 
 
 # --- Bessel functions -------------------------------------------------------------------------------------------------
@@ -485,3 +502,14 @@ def polar(abs: Tensor, angle: Tensor):
             f"{angle.dtype.name.capitalize()}"
         )
     return f("complex")(abs * f("cos")(angle), abs * f("sin")(angle))
+
+
+# --- Inputs for the generated tests (ops.samples): no gradient for the first operand ---
+def _second(low: float, high: float) -> Any:
+    return lambda s: [s.call(s(a, low=low, high=high, requires_grad=False), s(b, low=low, high=high))
+                      for a, b in (((3, 4), (3, 4)), ((), ()), ((0, 3), (0, 3)), ((3, 1), (4,)))]
+
+
+igamma.samples(_second(0.5, 3.0))
+igammac.samples(_second(0.5, 3.0))
+zeta.samples(_second(1.5, 4.0))
