@@ -122,7 +122,7 @@ def run(roots: Sequence[tuple[Node, Any]], keep: bool, create: bool, targets: di
             if n.retained is not None:
                 t = n.retained()
                 if t is not None:
-                    t._grad = _op("add")(t._grad, g) if t._grad is not None else g if create else g.detach()
+                    t._grad = _op("add")(t._grad, g) if t._grad is not None else _op("clone")(g if create else g.detach())
                 t = None
             if targets is not None and n in targets and not only_leaves:
                 targets[n] = g
@@ -227,6 +227,11 @@ def _watched(n: Node, g: Any, nxt: tuple) -> tuple:
 def _roots(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> list[tuple[Node, Any]]:
     roots = []
     for i, (t, g) in enumerate(zip(tensors, grads, strict=True)):
+        if not isinstance(t, Tensor):       # an edge
+            if g is None:
+                raise RuntimeError(f"element {i} of tensors is a GradientEdge: its gradient must be given")
+            roots.append((node_of(t), g))
+            continue
         if not t.requires_grad:
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
         if g is None:
@@ -252,11 +257,25 @@ def _roots(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
 
 
 def _tensors(x: Any, what: str) -> tuple[Tensor, ...]:
-    xs = (x,) if isinstance(x, Tensor) else tuple(x)
+    xs = (x,) if isinstance(x, Tensor) or hasattr(x, "ownership_token") else tuple(x)
     for t in xs:
-        if not isinstance(t, Tensor):
+        if not isinstance(t, Tensor) and not hasattr(t, "ownership_token"):
             raise TypeError(f"{what} must be Tensors, got {type(t).__name__}")
     return xs
+
+
+def node_of(x: Any) -> Node:
+    if isinstance(x, Tensor):
+        return edge(x)
+    from .graph import node_of
+    return node_of(x)
+
+
+def _ends(inputs: Sequence[Any]) -> list[Node]:
+    """The nodes at which the gradients of `inputs` (tensors and edges) arrive. RuntimeError for one that requires none."""
+    if any(isinstance(t, Tensor) and not t.requires_grad for t in inputs):
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    return [node_of(t) for t in inputs]
 
 
 def _grads(grads: Any, n: int) -> tuple:
@@ -291,18 +310,20 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     ins = _tensors(inputs, "inputs")
     if not ins:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    if any(not t.requires_grad for t in ins):
-        raise RuntimeError("One of the differentiated Tensors does not require grad")
-    leaves = {edge(t): None for t in ins if t.is_leaf}
-    others = {edge(t): None for t in ins if not t.is_leaf}
+    ends = _ends(ins)
+    if any(not isinstance(t, Tensor) and not n.is_accumulator for t, n in zip(ins, ends, strict=True)):
+        raise RuntimeError("backward() cannot accumulate at an edge that is no leaf's: pass the tensor, or use grad()")
+    leaves = {n: None for n in ends if n.is_accumulator}
+    others = {n: None for n in ends if not n.is_accumulator}
     if not others:
         run(roots, keep, create_graph, leaves, only_leaves=True)
         return
     targets: dict[Node, Any] = {**leaves, **others}
     run(roots, keep, create_graph, targets)
-    for t in ins:
-        g = targets[edge(t)]
-        if g is not None:
+    for t, n in zip(ins, ends, strict=True):
+        g = targets[n]
+        t = t if isinstance(t, Tensor) else n.ref()
+        if g is not None and t is not None:
             before, modes.grad = modes.grad, create_graph
             try:
                 accumulate(t, g)
@@ -334,16 +355,14 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
                       allow_unused=allow_unused, materialize_grads=materialize_grads) for i in range(n)]
         return tuple(None if p[0] is None else _op("stack")(list(p)) for p in zip(*parts, strict=True))
     roots = _roots(ts, _grads(grad_outputs, len(ts)), create_graph)
-    for t in ins:
-        if not t.requires_grad:
-            raise RuntimeError("One of the differentiated Tensors does not require grad")
-    targets: dict[Node, Any] = {edge(t): None for t in ins}
+    ends = _ends(ins)
+    targets: dict[Node, Any] = dict.fromkeys(ends)
     run(roots, keep, create_graph, targets)
     result = []
-    for i, t in enumerate(ins):
-        g = targets[edge(t)]
+    for i, (t, n) in enumerate(zip(ins, ends, strict=True)):
+        g = targets[n]
         if g is None:
-            if materialize_grads:
+            if materialize_grads and isinstance(t, Tensor):
                 g = _op("zeros_like")(t.detach())
             elif not allow_unused:
                 raise RuntimeError(f"One of the differentiated Tensors (input {i}) appears to not have been used in the graph. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -141,3 +142,13 @@ def gradgradcheck(func: Callable, inputs: Tensor | Sequence[Any], grad_outputs: 
         return tuple(g for g in gr if g is not None and g.requires_grad)
 
     return gradcheck(derivatives, (*ins, *gos), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol)
+
+
+class _Module(type(sys)):  # type: ignore[misc]
+    """`torch.autograd.gradcheck` is the function; importing the module of that name puts the module there, so it can be called too."""
+
+    def __call__(self, *args: Any, **kw: Any) -> bool:
+        return gradcheck(*args, **kw)
+
+
+sys.modules[__name__].__class__ = _Module

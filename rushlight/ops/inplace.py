@@ -258,6 +258,7 @@ def _inplace_view(op: Operator, t: Tensor, values: tuple) -> Tensor:
     if t._base is None and t.requires_grad and modes.grad or v._rg is True:
         t._node, t._rg = v._node, v._rg
     t._a = v._a
+    bump(t)
     return t
 
 
