@@ -86,7 +86,7 @@ def __getattr__(name: str) -> Any:
         elif name.endswith("_") and name[:-1] in table and table[name[:-1]].inplace:
             value = table[name[:-1]].inplace_function
         else:
-            raise AttributeError(f"module 'torch' has no attribute '{name}'")
+            raise AttributeError(f"module 'torch' has no attribute '{name}': if PyTorch has it, Rushlight does not have it yet")
     globals()[name] = value
     return value
 

@@ -165,7 +165,7 @@ sys.path.insert(0, os.environ.pop("PYTHONPATH"))     # children would not find r
 from rushlight import alias
 alias.install()
 print(subprocess.run([sys.executable, "-c", {CHILD!r}], capture_output=True, text=True, check=True).stdout.strip())
-print(subprocess.run([sys.executable, "-I", "-c", "import sys; print(any('rushlight' in p for p in sys.path))"],
+print(subprocess.run([sys.executable, "-I", "-c", "import sys; print(any(p.endswith('_site') for p in sys.path))"],
                      capture_output=True, text=True, check=True).stdout.strip())
 nothing = "import sys; print('rushlight' in sys.modules, 'numpy' in sys.modules)"
 print(subprocess.run([sys.executable, "-c", nothing], capture_output=True, text=True, check=True).stdout.strip())
@@ -219,3 +219,23 @@ code = "import torch; print(customized, torch.__name__)"
 print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip())
 """, path=[tmp_path])
     assert out == "sitecustomize rushlight"
+
+
+def test_scripts_may_ask_for_devices_that_are_not_here():
+    """The first lines of most programs."""
+    script = """
+from rushlight import alias
+alias.install()
+import torch
+import torch.backends.cudnn as cudnn
+device = torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")
+torch.cuda.manual_seed_all(0)
+cudnn.benchmark = True
+torch.backends.cudnn.deterministic = True
+print(device, torch.cuda.device_count(), torch.ones(1, device=device).item())
+try:
+    torch.cuda.current_device()
+except RuntimeError as e:
+    print("CUDA" in str(e))
+"""
+    assert python(script).splitlines() == ["cpu 0 1.0", "True"]

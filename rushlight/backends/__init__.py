@@ -2,6 +2,20 @@
 
     cpu/      NumPy arrays, a caching allocator, a thread pool, BLAS, array functions
     meta.py   arrays without memory: shape, strides and dtype only
+    cudnn.py cuda.py mps.py   `torch.backends`: settings of backends that are not here, which programs make in passing
 
 A backend knows nothing of Tensor and must not import `core`, `ops`, `autograd`, `nn` or `optim`.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+_SETTINGS = ("cudnn", "cuda", "mps")     # torch.backends: modules of settings, loaded when asked for
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SETTINGS:
+        from importlib import import_module
+        return import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

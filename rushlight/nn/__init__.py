@@ -44,7 +44,7 @@ def __getattr__(name: str) -> Any:
     elif name in modules.__all__:
         value = getattr(modules, name)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: if PyTorch has it, Rushlight does not have it yet")
     globals()[name] = value
     return value
 
