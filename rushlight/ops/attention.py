@@ -197,3 +197,8 @@ def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embe
     if not batched:
         out, weights = out.squeeze(1), None if weights is None else weights.squeeze(0)
     return out, weights
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+scaled_dot_product_attention.samples(lambda s: [s.call(s((2, 3, 4)), s((2, 5, 4)), s((2, 5, 2))), s.call(s((1, 3, 2)), s((1, 3, 2)), s((1, 3, 2)), is_causal=True),
+                                                s.call(s((3, 2)), s((4, 2)), s((4, 2)), s.bools((3, 4)), scale=0.7)])

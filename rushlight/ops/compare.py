@@ -251,3 +251,6 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 
 # --- Inputs for the generated tests (ops.samples) ---
 where.samples(lambda s: [s.call(s.bools((3, 4)), s((3, 4)), s((3, 4))), s.call(s.bools((3, 1)), s((4,)), 1.5), s.call(s.bools(()), s((0, 3)), s(()))])
+where_method.samples(lambda s: [s.call(s((2, 3)), s.bools((2, 3)), s((3,)))])
+isclose.samples(lambda s: [s.call(s((2, 3), requires_grad=False), s((2, 3), requires_grad=False)),
+                           s.call(s.array([1.0, 2.0], 'float64'), s.array([1.0 + 1e-9, 2.1], 'float64'))])

@@ -180,7 +180,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False):
         return f("empty")((0,), dtype=input.dtype)
     rows = list((itertools.combinations_with_replacement if with_replacement else itertools.combinations)(range(n), r))
     at = wrap(np.array(rows, np.int64).reshape(len(rows), r))
-    return f("index_select")(input, 0, at.reshape(-1)).reshape(len(rows), r)
+    return f("index_select")(input, 0, at.reshape(-1).to(input.device)).reshape(len(rows), r)
 
 
 # --- indexing ---------------------------------------------------------------------------------------------------------
@@ -323,3 +323,12 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     if niter < 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
     return svd_lowrank.fn(A - A.mean(-2, True) if center else A, q, niter)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+as_strided_scatter.samples(lambda s: [s.call(s((6,)), s((2, 2)), (2, 2), (2, 1), 1)])
+sum_to_size.samples(lambda s: [s.call(s((2, 3)), 1, 3), s.call(s((2, 3)), (3,))])
+unravel_index.samples(lambda s: [s.call(s.ints((4,), 6), (2, 3))])
+combinations.samples(lambda s: [s.call(s((4,))), s.call(s((3,)), 2, True)])
+put.samples(lambda s: [s.call(s((2, 3)), s.array([0, 4]), s((2,)))])
+index_reduce.samples(lambda s: [s.call(s((3, 2)), 0, s.array([0, 2, 0]), s((3, 2)), 'amax')])

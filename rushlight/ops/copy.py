@@ -11,7 +11,7 @@ from ..core import dtype as D
 from ..core.device import as_device, device
 from ..core.tensor import Tensor as T
 from ..core.tensor import bump, hooks, wrap
-from .create import _layout_like
+from .create import _layout_like, meta_like
 from .declare import composite, pointwise, structural, writes
 from .generate import G
 
@@ -32,7 +32,7 @@ def clone(input: Tensor, *, memory_format: Any = None):
     return a
 
 
-clone.shape(lambda input, memory_format: input.shape)
+clone.shape(lambda input, memory_format: meta_like(input, D.of(input.dtype), memory_format))
 clone.gradient(input=lambda grad: grad)
 
 
@@ -45,7 +45,7 @@ def _to_copy(input: Tensor, dtype: D.dtype, memory_format: Any):
     return a
 
 
-_to_copy.shape(lambda input, dtype, memory_format: (input.shape, dtype))
+_to_copy.shape(lambda input, dtype, memory_format: meta_like(input, dtype, memory_format))
 
 
 def _cast_back(grad, input_meta):
@@ -112,7 +112,7 @@ def _to(self: Tensor, *args: Any, **kw: Any) -> Any:
         dev = as_device(dev)
         if dev.type != self.device.type:
             if dev.type == "meta":
-                return T._wrap(MetaArray(self._a.shape, (dt or self.dtype).np))
+                return T._wrap(meta_like(self._a, dt or self.dtype, kw.get("memory_format")))
             raise NotImplementedError(
                 "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
                 "torch.nn.Module.to() when "
@@ -440,3 +440,8 @@ clone.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4), transposed=True)), 
 contiguous.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4), transposed=True))])
 fill_.samples(lambda s: [s.call(s((3, 4)), 1.5), s.call(s((3, 4)), s(()))])
 zero_.samples(lambda s: [s.call(s((3, 4)))])
+conj.samples(lambda s: [s.call(s((2, 3), 'complex128')), s.call(s((2, 3)))])
+resolve_conj.samples(lambda s: [s.call(s((2, 3)))])
+resolve_neg.samples(lambda s: [s.call(s((2, 3)))])
+type_as.samples(lambda s: [s.call(s((2, 3)), s((1,), requires_grad=False))])
+copy_.samples(lambda s: [s.call(s((2, 3)), s((3,))), s.call(s((2, 3), transposed=True), s((2, 3)))])

@@ -99,6 +99,19 @@ def _layout_like(shape: tuple[int, ...], like: Any, dtype: D.dtype, memory_forma
     return allocator.empty(shape, dtype.np)
 
 
+def meta_like(like: Any, dtype: D.dtype, memory_format: Any = None) -> MetaArray:
+    """What `_layout_like` gives in the shape of `like`, without memory."""
+    shape, n = tuple(like.shape), dtype.itemsize
+    name = getattr(memory_format, "name", "preserve_format")
+    if name == "preserve_format" and dense(like):
+        return MetaArray(shape, dtype.np, tuple(s // like.itemsize * n for s in like.strides))
+    if name in ("channels_last", "channels_last_3d"):
+        from ..core.layout import strides_for
+
+        return MetaArray(shape, dtype.np, strides_for(shape, n, memory_format))
+    return MetaArray(shape, dtype.np)
+
+
 def dense(a: Any) -> bool:
     """Whether the elements fill their memory without gaps or overlap, in some order of the dimensions."""
     step = a.itemsize
@@ -699,3 +712,17 @@ def construct(cls: type, *args: Any, **kw: Any) -> Any:
 
 
 hooks.construct = construct
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+zeros.samples(lambda s: [s.call(2, 3), s.call((0, 2)), s.call(())])
+ones.samples(lambda s: [s.call(2, 3), s.call((0, 2)), s.call(())])
+full.samples(lambda s: [s.call((2, 3), 1.5), s.call((2,), 3), s.call((), True)])
+zeros_like.samples(lambda s: [s.call(s((2, 3), requires_grad=False)), s.call(s.ints((2,), 5))])
+ones_like.samples(lambda s: [s.call(s((2, 3), requires_grad=False)), s.call(s.ints((2,), 5))])
+_op.samples(lambda s: [s.call(s((2, 3), requires_grad=False), 7), s.call(s.ints((2,), 5), 3)])
+eye.samples(lambda s: [s.call(3), s.call(2, 4)])
+arange.samples(lambda s: [s.call(5), s.call(1, 6, 2), s.call(0.5, 2.0, 0.25)])
+linspace.samples(lambda s: [s.call(0, 1, 5), s.call(3.0, -2.0, 4)])
+logspace.samples(lambda s: [s.call(0, 2, 3), s.call(0, 3, 4, 2.0)])
+complex_.samples(lambda s: [s.call(s((2, 3)), s((2, 3)))])

@@ -73,7 +73,12 @@ def create(op: Operator, values: tuple) -> Tensor:
     if like is not None:
         own["input"] = like._a
     if meta:
-        a: Any = MetaArray(tuple(op.shape_rule(**own)) if op.shape_rule else tuple(own["size"]), dtype.np)
+        if like is not None:
+            from .create import meta_like
+
+            a: Any = meta_like(like._a, dtype, own.get("memory_format"))
+        else:
+            a = MetaArray(tuple(op.shape_rule(**own)) if op.shape_rule else tuple(own["size"]), dtype.np)
     else:
         with np.errstate(all="ignore"):
             a = op.fn(

@@ -411,6 +411,8 @@ def permutation(pivots: np.ndarray, m: int) -> np.ndarray:
 
 def _permutation_matrix(pivots: Any, m: int, dtype: Any) -> Any:
     """P of A = P L U."""
+    if pivots.is_meta:
+        return f("empty")((*pivots.shape[:-1], m, m), dtype=dtype, device="meta")
     p = permutation(pivots._a, m)
     a = np.zeros((*p.shape, m), dtype.np)
     np.put_along_axis(a, p[..., None], 1, -1)
@@ -735,3 +737,14 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     for k, (x, y) in enumerate(zip(each(a._a), each(b._a), strict=True)):
         each(r)[k] = trs(x, p[k], y, lower=True)[0]
     return wrap(r)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+svdvals.samples(lambda s: [s.call(s((3, 2))), s.call(s((2, 2, 3)))])
+eigvalsh.samples(lambda s: [s.call(s.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]], 'float64'))])
+pinv.samples(lambda s: [s.call(s((3, 2))), s.call(s((2, 2, 3)))])
+pinverse.samples(lambda s: [s.call(s((3, 2)))])
+matrix_rank.samples(lambda s: [s.call(s((3, 4), requires_grad=False))])
+lu_solve.samples(lambda s: [s.call(s.array([[2.0, 1.0], [0.5, 3.0]], 'float64'), s.array([2, 2], 'int32'), s((2, 2)))])
+qr.samples(lambda s: [s.call(s((3, 2))), s.call(s((2, 3, 3)))])
+lu_factor.samples(lambda s: [s.call(s((3, 3)))])

@@ -217,3 +217,8 @@ def _einsum(*args: Any) -> Any:
 
 
 einsum._derived["function"] = _einsum
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+einsum.samples(lambda s: [s.call('ij,jk->ik', s((2, 3)), s((3, 4))), s.call('bij,bjk', s((2, 2, 3)), s((2, 3, 2))), s.call('ii->i', s((3, 3))),
+                          s.call('i,j,k->jki', s((2,)), s((3,)), s((2,))), s.call('...i,i->...', s((2, 3, 2)), s((2,))), s.call('ij->', s((2, 3)))])

@@ -273,3 +273,6 @@ def _tensor(a: np.ndarray) -> Any:
 
 # --- Inputs for the generated tests (ops.samples) ---
 embedding.samples(lambda s: [s.call(s.ints((2, 3), 4), s((4, 2))), s.call(s.array([0, 2, 2]), s((3, 2)), 1)])
+_.samples(lambda s: [s.call(s.ints((2, 3), 4), 5), s.call(s.array([0, 2, 1]))])
+embedding_bag.samples(lambda s: [s.call(s.ints((2, 3), 4), s((4, 2)), mode='mean'), s.call(s.ints((5,), 4), s((4, 2)), s.array([0, 2]), mode='sum')])
+_embedding_torch.samples(lambda s: [s.call(s((4, 2)), s.ints((2, 3), 4))])

@@ -247,6 +247,37 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
     return r
 
 
+def strides_like(shape: tuple[int, ...], itemsize: int, arrays: list[Any]) -> tuple[int, ...] | None:
+    """The byte strides of a pointwise result: dense, its dimensions in the order that the operands' strides have. None: row-major."""
+    operands = [a for a in arrays if isinstance(a, (ndarray, MetaArray)) and a.ndim]
+    n = len(shape)
+    steps = [(0,) * (n - a.ndim) + tuple(0 if k == 1 else s // a.dtype.itemsize for k, s in zip(a.shape, a.strides, strict=True)) for a in operands]
+    order = list(range(n - 1, -1, -1))      # the fastest dimension first
+
+    def after(i: int, j: int) -> int:
+        for s in steps:
+            if s[i] and s[j] and s[i] != s[j]:
+                return 1 if s[i] > s[j] else -1
+        return 0
+
+    for i in range(1, n):
+        at = i
+        for k in range(i - 1, -1, -1):
+            c = after(order[k], order[at])
+            if c > 0:
+                order[k], order[at] = order[at], order[k]
+                at = k
+            elif c < 0:
+                break
+    if order == list(range(n - 1, -1, -1)):
+        return None
+    out, step = [0] * n, itemsize
+    for d in order:
+        out[d] = step
+        step *= max(shape[d], 1)
+    return tuple(out)
+
+
 def _mask(d: np.dtype) -> int:
     return (1 << (8 * d.itemsize)) - 1 if d.kind == "u" else -1
 
@@ -265,7 +296,8 @@ def _run_pointwise(op: Operator, values: tuple) -> Tensor:
         return run(op.forms[compute.category], values)
     if not cpu:
         require_same_device(op, arrays)
-        a: Any = MetaArray(broadcast(op, arrays), result.np)
+        shape = broadcast(op, arrays)
+        a: Any = MetaArray(shape, result.np, strides_like(shape, result.np.itemsize, arrays))
     else:
         broadcast(op, arrays)
         a = pointwise_arrays(op, arrays, compute, result)
@@ -499,6 +531,8 @@ def _run_view(op: Operator, values: tuple) -> Any:
     a = t._a
     if op.array is not None and a.__class__ is ndarray:
         r = op.array(a, *values[1:])
+    elif op.shape_rule is not None:       # a view that changes the dtype
+        r = op.shape_rule(a, *values[1:])
     else:
         g = op.body(Geometry.of(a), *values[1:])
         r = tuple(restride(a, x) for x in g) if g.__class__ in (tuple, list) else restride(a, g)

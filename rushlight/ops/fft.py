@@ -507,3 +507,21 @@ def istft(
         )
         out = f("constant_pad_nd")(out, (0, length - out.shape[1]), 0)
     return out.squeeze(0) if input.dim() == 2 else out
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+fft.samples(lambda s: [s.call(s((5,))), s.call(s((2, 4), 'complex128'), 3, 0, 'ortho'), s.call(s((2, 3)), n=6)])
+ifft.samples(lambda s: [s.call(s((5,))), s.call(s((2, 4), 'complex128'), 3, 0, 'ortho'), s.call(s((2, 3)), n=6)])
+rfft.samples(lambda s: [s.call(s((5,))), s.call(s((2, 4)), 6, 1, 'forward')])
+ihfft.samples(lambda s: [s.call(s((5,))), s.call(s((2, 4)), 6, 1, 'forward')])
+irfft.samples(lambda s: [s.call(s((2, 3), 'complex128')), s.call(s((4,), 'complex128'), 5)])
+hfft.samples(lambda s: [s.call(s((2, 3), 'complex128')), s.call(s((4,), 'complex128'), 5)])
+fftn.samples(lambda s: [s.call(s((2, 3))), s.call(s((2, 3), 'complex128'), norm='ortho')])
+ifftn.samples(lambda s: [s.call(s((2, 3))), s.call(s((2, 3), 'complex128'), norm='ortho')])
+rfftn.samples(lambda s: [s.call(s((2, 3)))])
+irfftn.samples(lambda s: [s.call(s((2, 3), 'complex128'))])
+fftshift.samples(lambda s: [s.call(s((2, 5))), s.call(s((4, 3)), 0)])
+ifftshift.samples(lambda s: [s.call(s((2, 5)))])
+fftfreq.samples(lambda s: [s.call(5), s.call(4, 0.5)])
+rfftfreq.samples(lambda s: [s.call(5, 0.25)])
+stft.samples(lambda s: [s.call(s((12,)), 4, 2, window=s.array([1.0, 0.5, 0.25, 0.5], 'float64'), return_complex=True)])

@@ -404,13 +404,15 @@ def _triangle_indices(lower: bool, row: int, col: int, offset: int, dtype: Any) 
 @composite()
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype=None, device=None, layout=None):
     """2 x n: the positions on and below a diagonal of a row x col matrix."""
-    return _triangle_indices(True, row, col, offset, dtype)
+    t = _triangle_indices(True, row, col, offset, dtype)
+    return t if device is None else t.to(device)
 
 
 @composite()
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype=None, device=None, layout=None):
     """2 x n: the positions on and above a diagonal of a row x col matrix."""
-    return _triangle_indices(False, row, col, offset, dtype)
+    t = _triangle_indices(False, row, col, offset, dtype)
+    return t if device is None else t.to(device)
 
 
 @composite(method=True)
@@ -514,7 +516,7 @@ def block_diag(tensors: Tensors):
     ts = [_atleast(2, t) for t in _list(tensors)]
     r, c = sum(t.shape[0] for t in ts), sum(t.shape[1] for t in ts)
     d = result_of(tuple(t._a for t in ts))
-    out = f("zeros")((r, c), dtype=d)
+    out = f("zeros")((r, c), dtype=d, device=ts[0].device)
     i = j = 0
     for t in ts:
         out[i : i + t.shape[0], j : j + t.shape[1]] = t
@@ -672,3 +674,22 @@ repeat_interleave.samples(lambda s: [s.call(s((2, 3)), 2), s.call(s((2, 3)), 2, 
 pad.samples(lambda s: [s.call(s((2, 3)), (1, 2)), s.call(s((2, 3)), (1, 0, 0, 2), value=1.5), s.call(s((2, 3)), (-1, 1)),
                        s.call(s((1, 2, 4)), (2, 1), mode="reflect"), s.call(s((1, 2, 4)), (2, 1), mode="replicate"),
                        s.call(s((1, 2, 4)), (2, 1), mode="circular")])
+hstack.samples(lambda s: [s.call([s((2, 3)), s((2, 3))]), s.call([s((3,)), s((3,))])])
+vstack.samples(lambda s: [s.call([s((2, 3)), s((2, 3))]), s.call([s((3,)), s((3,))])])
+dstack.samples(lambda s: [s.call([s((2, 3)), s((2, 3))]), s.call([s((3,)), s((3,))])])
+column_stack.samples(lambda s: [s.call([s((2, 3)), s((2, 3))]), s.call([s((3,)), s((3,))])])
+tile.samples(lambda s: [s.call(s((2, 3)), (2,)), s.call(s((2,)), (2, 2))])
+fliplr.samples(lambda s: [s.call(s((2, 3)))])
+flipud.samples(lambda s: [s.call(s((2, 3)))])
+rot90.samples(lambda s: [s.call(s((2, 3))), s.call(s((2, 3, 2)), 3, (0, 2))])
+tril_indices.samples(lambda s: [s.call(3, 4), s.call(3, 3, -1)])
+triu_indices.samples(lambda s: [s.call(3, 4), s.call(3, 3, 1)])
+diag.samples(lambda s: [s.call(s((3,))), s.call(s((3, 4)), 1), s.call(s((2,)), -1)])
+diag_embed.samples(lambda s: [s.call(s((2, 3))), s.call(s((2, 3)), 1, 0, 2)])
+diagflat.samples(lambda s: [s.call(s((2, 2))), s.call(s((2,)), 1)])
+meshgrid.samples(lambda s: [s.call([s((2,)), s((3,))], indexing='ij'), s.call([s((2,)), s((3,))], indexing='xy')])
+broadcast_tensors.samples(lambda s: [s.call(s((2, 1)), s((3,)))])
+cartesian_prod.samples(lambda s: [s.call(s((2,)), s((3,)))])
+block_diag.samples(lambda s: [s.call(s((2, 3)), s((1, 2)), s(()))])
+tensor_split.samples(lambda s: [s.call(s((5, 2)), 3), s.call(s((5, 2)), (1, 4)), s.call(s((2, 5)), 2, 1)])
+constant_pad_nd.samples(lambda s: [s.call(s((2, 3)), (1, 2)), s.call(s((2, 3)), (0, 1, 2, 0), 1.5), s.call(s((2, 4)), (-1, -1))])

@@ -505,3 +505,18 @@ def cholesky_inverse(L: Tensor, upper: bool = False):
     """The inverse of a matrix given by its Cholesky factor."""
     need_matrices("cholesky_inverse", L, square=True)
     return cholesky_solve.fn(eye_like(L, L.shape[-1]).expand(L.shape), L, upper)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+inv.samples(lambda s: [s.call(s((2, 3, 3)))])
+inverse.samples(lambda s: [s.call(s((3, 3)))])
+det.samples(lambda s: [s.call(s((2, 3, 3))), s.call(s((2, 2)))])
+slogdet.samples(lambda s: [s.call(s((2, 3, 3)))])
+logdet.samples(lambda s: [s.call(s.array([[2.0, 0.5], [0.25, 1.5]], 'float64', True))])
+solve.samples(lambda s: [s.call(s((2, 3, 3)), s((2, 3, 2))), s.call(s((3, 3)), s((3,))), s.call(s((3, 3)), s((2, 3)), left=False)])
+solve_triangular.samples(lambda s: [s.call(s.array([[2.0, 0.0], [1.0, 3.0]], 'float64', True), s((2, 2)), upper=False),
+                                    s.call(s.array([[2.0, 1.0], [0.0, 3.0]], 'float64', True), s((3, 2)), upper=True, left=False)])
+cholesky.samples(lambda s: [s.call(s.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]], 'float64'))])
+cholesky_old.samples(lambda s: [s.call(s.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]], 'float64'))])
+cholesky_solve.samples(lambda s: [s.call(s((3, 2)), s.array([[2.0, 0.0, 0.0], [1.0, 3.0, 0.0], [0.5, 0.2, 1.0]], 'float64'))])
+cholesky_inverse.samples(lambda s: [s.call(s.array([[2.0, 0.0], [1.0, 3.0]], 'float64'))])

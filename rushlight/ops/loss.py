@@ -383,7 +383,7 @@ def pdist(input: Tensor, p: float = 2.0):
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    i, j = f("triu_indices")(input.shape[0], input.shape[0], 1).unbind(0)
+    i, j = f("triu_indices")(input.shape[0], input.shape[0], 1, device=input.device).unbind(0)
     return f("linalg.vector_norm")(input.index_select(0, i) - input.index_select(0, j), p, -1)
 
 
@@ -487,3 +487,32 @@ def _triplet_number(anchor: Tensor, positive: Tensor, negative: Tensor, margin: 
                     reduction: int = 0):
     """`nn.functional.triplet_margin_loss` with the reduction as a number."""
     return triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, None, None, REDUCTIONS[reduction])
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+def _unit(s: Any, grad: bool = False) -> Any:
+    """Probabilities."""
+    return s((2, 3), low=0.1, high=0.9, requires_grad=grad)
+
+
+mse_loss.samples(lambda s: [s.call(s((2, 3)), s((2, 3))), s.call(s((2, 3)), s((2, 3)), reduction='sum'), s.call(s((2, 3)), s((2, 3)), reduction='none')])
+l1_loss.samples(lambda s: [s.call(s((2, 3)), s((2, 3))), s.call(s((2, 3)), s((2, 3)), reduction='sum'), s.call(s((2, 3)), s((2, 3)), reduction='none')])
+smooth_l1_loss.samples(lambda s: [s.call(s((2, 3)), s((2, 3))), s.call(s((2, 3)), s((2, 3)), reduction='sum'), s.call(s((2, 3)), s((2, 3)), reduction='none')])
+huber_loss.samples(lambda s: [s.call(s((2, 3)), s((2, 3))), s.call(s((2, 3)), s((2, 3)), reduction='sum'), s.call(s((2, 3)), s((2, 3)), reduction='none')])
+binary_cross_entropy.samples(lambda s: [s.call(_unit(s, True), _unit(s)),
+                                        s.call(_unit(s, True), _unit(s), s((3,), low=0.5, requires_grad=False), reduction='none')])
+binary_cross_entropy_with_logits.samples(lambda s: [s.call(s((2, 3)), _unit(s, True)),
+                                                    s.call(s((2, 3)), _unit(s), s((3,), low=0.5, requires_grad=False), reduction='sum',
+                                                           pos_weight=s((3,), low=0.5, requires_grad=False))])
+kl_div.samples(lambda s: [s.call(s((2, 3)), s((2, 3), low=0.1), reduction='batchmean'), s.call(s((2, 3)), s((2, 3)), log_target=True, reduction='sum')])
+poisson_nll_loss.samples(lambda s: [s.call(s((2, 3)), s((2, 3), low=0.5)), s.call(s((2, 3), low=0.5), s((2, 3), low=1.5), log_input=False, full=True)])
+gaussian_nll_loss.samples(lambda s: [s.call(s((2, 3)), s((2, 3)), s((2, 3), low=0.5)), s.call(s((2, 3)), s((2, 3)), s((2, 1), low=0.5), True)])
+hinge_embedding_loss.samples(lambda s: [s.call(s((2, 3)), s.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]], 'float64'))])
+soft_margin_loss.samples(lambda s: [s.call(s((2, 3)), s.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]], 'float64'))])
+margin_ranking_loss.samples(lambda s: [s.call(s((3,)), s((3,)), s.array([1.0, -1.0, 1.0], 'float64'), 0.3)])
+multilabel_soft_margin_loss.samples(lambda s: [s.call(s((2, 3)), s.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]], 'float64'))])
+cosine_similarity.samples(lambda s: [s.call(s((2, 3)), s((2, 3))), s.call(s((2, 3)), s((3,)), 0)])
+pairwise_distance.samples(lambda s: [s.call(s((2, 3)), s((2, 3))), s.call(s((2, 3)), s((3,)), 3.0, keepdim=True)])
+pdist.samples(lambda s: [s.call(s((4, 3))), s.call(s((3, 2)), 1.0)])
+cosine_embedding_loss.samples(lambda s: [s.call(s((3, 2)), s((3, 2)), s.array([1, -1, 1]), 0.2)])
+triplet_margin_loss.samples(lambda s: [s.call(s((3, 2)), s((3, 2)), s((3, 2))), s.call(s((3, 2)), s((3, 2)), s((3, 2)), 2.0, swap=True, reduction='sum')])

@@ -489,3 +489,5 @@ cross_entropy.samples(lambda s: [s.call(s((3, 4)), s.ints((3,), 4)), s.call(s((3
                                  s.call(s((3, 4)), s.array([1, -100, 2]), reduction="sum"), s.call(s((3, 4)), s.ints((3,), 4), label_smoothing=0.1),
                                  s.call(s((2, 3, 2)), s.ints((2, 2), 3), reduction="none"), s.call(s((4,)), s.ints((), 4)),
                                  s.call(s((3, 4)), s((3, 4), low=0.1, high=0.9))])
+multi_margin_loss.samples(lambda s: [s.call(s((3, 4)), s.array([1, 0, 3])), s.call(s((3, 4)), s.array([1, 0, 3]), 2, 0.5)])
+multilabel_margin_loss.samples(lambda s: [s.call(s((2, 4)), s.array([[2, 0, -1, 1], [1, -1, 0, 0]]))])

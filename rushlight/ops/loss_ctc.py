@@ -104,7 +104,23 @@ def _ctc_array(log_probs, targets, steps, lengths, blank, zero_infinity, keep):
 
 _ctc.fast(_ctc_array, keeps=("unit",))
 _ctc.shape(lambda log_probs, targets, steps, lengths, blank, zero_infinity: (log_probs.shape[1],))
-_ctc.gradient(log_probs=lambda grad, unit: unit * grad.unsqueeze(0).unsqueeze(-1))
+
+
+@structural(public=False, exact=True, name="_ctc_loss_backward")
+def _ctc_backward(grad: Tensor, unit: Tensor, log_probs: Tensor):
+    """The gradient by the log probabilities from that of the losses; linear in `grad`, and no more is known of its derivative."""
+    return unit * grad[None, :, None]
+
+
+def _ctc_backward_backward(grad: Any, needs: Any, unit: Any) -> tuple:
+    if needs[2]:
+        raise NotImplementedError("the derivative for '_ctc_loss_backward' is not implemented.")
+    return (grad * unit).sum((0, 2)), None, None
+
+
+_ctc_backward.shape(lambda grad, unit, log_probs: unit.shape)
+_ctc_backward.backward(_ctc_backward_backward)
+_ctc.gradient(log_probs=lambda grad, unit, log_probs: _ctc_backward(grad, unit, log_probs))
 _ctc.node_name = "CtcLossBackward0"
 
 
@@ -164,3 +180,7 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_leng
 def _ctc_torch(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: int = 0, zero_infinity: bool = False):
     """`nn.functional.ctc_loss` with the reduction as a number: 0 none, 1 mean, 2 sum."""
     return ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, ("none", "mean", "sum")[reduction], zero_infinity)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+ctc_loss.samples(lambda s: [s.call(s((5, 2, 3), low=-3.0, high=-0.5, requires_grad=False), s.array([[1, 2], [2, 1]]), (5, 4), (2, 1))])

@@ -221,3 +221,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None):
 masked_fill.samples(lambda s: [s.call(s((3, 4)), s.bools((3, 4)), 2.5), s.call(s((3, 4)), s.bools((4,)), s(()))])
 take.samples(lambda s: [s.call(s((3, 4)), s.ints((2, 3), 12)), s.call(s((3, 4)), s.array([-1, 0]))])
 take_along_dim.samples(lambda s: [s.call(s((3, 4)), s.ints((3, 2), 4), 1), s.call(s((3, 4)), s.ints((5,), 12))])
+masked_select.samples(lambda s: [s.call(s((3, 4)), s.bools((3, 4))), s.call(s((3, 4)), s.bools((4,))), s.call(s((4,)), s.bools((3, 4)))])
+masked_scatter.samples(lambda s: [s.call(s((3, 4)), s.bools((3, 4)), s((12,))), s.call(s((3, 4)), s.bools((4,)), s((12,)))])
+nonzero.samples(lambda s: [s.call(s.ints((3, 4), 2)), s.call(s.bools((5,)))])
+argwhere.samples(lambda s: [s.call(s.ints((3, 4), 2)), s.call(s.bools(()))])

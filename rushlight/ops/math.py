@@ -456,3 +456,7 @@ def rad2deg(input: Tensor):
 def deg2rad(input: Tensor):
     """Degrees to radians."""
     return input * (M.pi / 180)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+positive.samples(lambda s: [s.call(s((2, 3)))])

@@ -113,7 +113,7 @@ def cond(A: Tensor, p: Number | str | None = None):
     need_matrices("linalg.cond", A, square=True)
     r, info = run(_inv_ex, (A,))
     v = matrix_norm(A, p) * matrix_norm(r, p)
-    return f("where")(info != 0, f("full_like")(v, float("inf")), v) if bool((info != 0).any().item()) else v
+    return f("where")(info != 0, f("full_like")(v, float("inf")), v) if info.is_meta or bool((info != 0).any().item()) else v
 
 
 # --- products ---------------------------------------------------------------------------------------------------------
@@ -302,3 +302,19 @@ def tensorsolve(A: Tensor, B: Tensor, dims: tuple | None = None):
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])"
         )
     return solve(A.reshape(k, k), B.reshape(-1)).reshape(rest)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+matrix_norm.samples(lambda s: [s.call(s((2, 3))), s.call(s((2, 3, 2)), 1), s.call(s((2, 3)), float('inf'), keepdim=True), s.call(s((3, 2)), 'nuc')])
+norm.samples(lambda s: [s.call(s((2, 3))), s.call(s((4,)), 3), s.call(s((2, 3)), 'fro'), s.call(s((2, 3)), 1, 1)])
+matrix_power.samples(lambda s: [s.call(s((3, 3)), 3), s.call(s((2, 3, 3)), 0), s.call(s((2, 2)), -2)])
+multi_dot.samples(lambda s: [s.call([s((2, 3)), s((3, 4)), s((4, 2))]), s.call([s((3,)), s((3, 2))])])
+matrix_exp.samples(lambda s: [s.call(s((2, 3, 3), low=-1.0, high=1.0))])
+linalg_cross.samples(lambda s: [s.call(s((2, 3)), s((2, 3)))])
+cross.samples(lambda s: [s.call(s((3, 2)), s((3, 2)), 0)])
+vecdot.samples(lambda s: [s.call(s((2, 3)), s((3,))), s.call(s((2, 3)), s((2, 3)), dim=0)])
+diagonal.samples(lambda s: [s.call(s((2, 3, 4))), s.call(s((3, 3)), offset=1)])
+vander.samples(lambda s: [s.call(s((3,))), s.call(s((2, 2)), N=3)])
+tensorinv.samples(lambda s: [s.call(s((4, 2, 2)), ind=1)])
+tensorsolve.samples(lambda s: [s.call(s((2, 2, 4)), s((2, 2)))])
+cond.samples(lambda s: [s.call(s((3, 3))), s.call(s((2, 2)), 1)])

@@ -439,3 +439,6 @@ layer_norm.samples(lambda s: [s.call(s((2, 3)), (3,)), s.call(s((2, 2, 3)), (2, 
 group_norm.samples(lambda s: [s.call(s((2, 4, 2)), 2), s.call(s((2, 4, 2)), 2, s((4,)), s((4,)))])
 batch_norm.samples(lambda s: [s.call(s((3, 2)), None, None, s((2,)), s((2,)), True),
                               s.call(s((3, 2)), s((2,), requires_grad=False), s((2,), low=0.5, requires_grad=False), s((2,)), s((2,)), False)])
+rms_norm.samples(lambda s: [s.call(s((2, 3)), (3,)), s.call(s((2, 3)), (3,), s((3,)), 0.1)])
+instance_norm.samples(lambda s: [s.call(s((2, 2, 4))), s.call(s((2, 2, 4)), None, None, s((2,)), s((2,)))])
+local_response_norm.samples(lambda s: [s.call(s((1, 4, 3)), 3)])

@@ -425,3 +425,13 @@ def _fractional_family(n: int) -> None:
 for _n in (2, 3):
     _fractional_family(_n)
 
+
+# --- Inputs for the generated tests (ops.samples) ---
+avg_pool1d.samples(lambda s: [s.call(s((1, 2, 6)), 2), s.call(s((2, 5)), 3, 2, 1, True)])
+avg_pool2d.samples(lambda s: [s.call(s((1, 2, 4, 4)), 2), s.call(s((1, 1, 5, 4)), (3, 2), 2, 1, True, False)])
+avg_pool3d.samples(lambda s: [s.call(s((1, 1, 3, 4, 2)), 2, 1)])
+lp_pool1d.samples(lambda s: [s.call(s((1, 2, 6), low=0.5), 2, 2)])
+lp_pool2d.samples(lambda s: [s.call(s((1, 1, 4, 4), low=0.5), 3, 2)])
+adaptive_avg_pool1d.samples(lambda s: [s.call(s((1, 2, 5)), 3)])
+adaptive_avg_pool2d.samples(lambda s: [s.call(s((1, 2, 5, 4)), (3, 2)), s.call(s((1, 1, 3, 3)), 1)])
+adaptive_avg_pool3d.samples(lambda s: [s.call(s((1, 1, 3, 2, 4)), 2)])

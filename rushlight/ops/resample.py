@@ -365,3 +365,13 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None):
     axes.append(f("ones")(tuple(spatial), dtype=theta.dtype, device=theta.device))
     points = f("stack")(axes, -1).reshape((1, -1, n + 1))
     return f("matmul")(points, theta.transpose(1, 2)).reshape((theta.shape[0], *spatial, n))
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+interpolate.samples(lambda s: [s.call(s((1, 1, 4)), 6), s.call(s((1, 1, 3, 4)), scale_factor=2, mode='bilinear', align_corners=False),
+                               s.call(s((1, 1, 3, 4)), (5, 6), mode='bilinear', align_corners=True),
+                               s.call(s((1, 1, 4, 4)), (3, 2), mode='bicubic', align_corners=False), s.call(s((1, 1, 3)), 5, mode='linear'),
+                               s.call(s((1, 1, 5, 4)), (2, 3), mode='area')])
+grid_sample.samples(lambda s: [s.call(s((1, 1, 3, 4)), s((1, 2, 2, 2), low=-0.9, high=0.9), align_corners=False),
+                               s.call(s((1, 1, 3, 4)), s((1, 2, 2, 2), low=-1.5, high=1.5), padding_mode='border', align_corners=True)])
+affine_grid.samples(lambda s: [s.call(s((1, 2, 3)), (1, 1, 2, 3), align_corners=False)])

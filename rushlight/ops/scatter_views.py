@@ -105,3 +105,9 @@ diagonal_scatter.gradient(
     ),
     src=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2).clone(),
 )
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+slice_scatter.samples(lambda s: [s.call(s((4, 3)), s((2, 3)), 0, 1, 3), s.call(s((3, 4)), s((3, 2)), 1, 0, 4, 2)])
+select_scatter.samples(lambda s: [s.call(s((4, 3)), s((3,)), 0, 2), s.call(s((4, 3)), s((4,)), -1, -1)])
+diagonal_scatter.samples(lambda s: [s.call(s((3, 3)), s((3,))), s.call(s((3, 4)), s((3,)), 1)])

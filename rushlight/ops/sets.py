@@ -288,3 +288,15 @@ def histogram(
         edges = np.linspace(low, high, bins + 1).astype(a.dtype)
     h, _ = np.histogram(a.reshape(-1), edges.astype(np.float64), weights=w, density=density)
     return _named(histogram)((wrap(h.astype(a.dtype)), wrap(edges.copy())))
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+unique.samples(lambda s: [s.call(s.ints((8,), 4)), s.call(s.ints((8,), 4), return_inverse=True, return_counts=True), s.call(s.ints((4, 2), 2), dim=0)])
+unique_consecutive.samples(lambda s: [s.call(s.ints((8,), 2)), s.call(s.ints((8,), 2), return_inverse=True, return_counts=True)])
+isin.samples(lambda s: [s.call(s.ints((2, 3), 5), s.ints((3,), 5)), s.call(s.ints((2, 3), 5), 2, invert=True)])
+searchsorted.samples(lambda s: [s.call(s.array([1.0, 3.0, 5.0], 'float64'), s((4,), low=0.0, high=6.0, requires_grad=False)),
+                                s.call(s.array([1, 3, 3, 5]), s.ints((2, 2), 6), right=True), s.call(s.array([1, 3, 5]), 3)])
+bucketize.samples(lambda s: [s.call(s((4,), low=0.0, high=6.0, requires_grad=False), s.array([1.0, 3.0, 5.0], 'float64')),
+                             s.call(s.ints((4,), 6), s.array([1, 3, 5]), right=True)])
+bincount.samples(lambda s: [s.call(s.ints((8,), 4)), s.call(s.ints((8,), 4), s((8,), requires_grad=False)), s.call(s.ints((3,), 2), minlength=5)])
+histc.samples(lambda s: [s.call(s((9,), requires_grad=False), 4), s.call(s((9,), requires_grad=False), 5, -2, 2)])

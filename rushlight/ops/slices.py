@@ -336,18 +336,25 @@ def view_as_real(input: Tensor):
     raise NotImplementedError
 
 
+def _part(a: MetaArray, part: int) -> MetaArray:
+    """The real parts (0) or the imaginary parts (1) of an array that is not there."""
+    if a.dtype.kind != "c":
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    r = np.dtype(f"f{a.dtype.itemsize // 2}")
+    return MetaArray(a.shape, r, a.strides, a.offset + part * r.itemsize)
+
+
 def _as_real(a):
     if a.dtype.kind != "c":
         raise RuntimeError("view_as_real is only supported for complex tensors")
     r = np.dtype(f"f{a.dtype.itemsize // 2}")
-    if isinstance(a, MetaArray):
-        return MetaArray((*a.shape, 2), r, (*a.strides, r.itemsize), a.offset)
     if a.ndim and a.strides[-1] == a.itemsize:
         return a.view(r).reshape((*a.shape, 2)) if a.flags.c_contiguous else a[..., None].view(r)
     return a[..., None].view(r)
 
 
 view_as_real.array = _as_real
+view_as_real.shape(lambda a: (half := _part(a, 0), MetaArray((*a.shape, 2), half.dtype, (*a.strides, half.itemsize), a.offset))[1])
 view_as_real.gradient(input=lambda grad: f("view_as_complex")(grad.contiguous()))
 
 
@@ -365,16 +372,18 @@ def _as_complex(a):
         )
     if a.ndim == 0 or a.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
-    if not a.size:
+    if not a.size and a.__class__ is np.ndarray:
         return np.empty(a.shape[:-1], f"c{a.dtype.itemsize * 2}")
     if a.strides[-1] != a.itemsize:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     if any(s % (2 * a.itemsize) for s in a.strides[:-1]):
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
-    return a.view(np.dtype(f"c{a.dtype.itemsize * 2}"))[..., 0]
+    c = np.dtype(f"c{a.dtype.itemsize * 2}")
+    return a.view(c)[..., 0] if a.__class__ is np.ndarray else MetaArray(a.shape[:-1], c, a.strides[:-1], a.offset)
 
 
 view_as_complex.array = _as_complex
+view_as_complex.shape(_as_complex)
 view_as_complex.gradient(input=lambda grad: f("view_as_real")(grad))
 
 
@@ -384,6 +393,7 @@ def _real(input: Tensor):
 
 
 _real.array = lambda a: a.real
+_real.shape(lambda a: _part(a, 0))
 _real.gradient(input=lambda grad: grad.to(grad.dtype.to_complex()))
 
 
@@ -393,6 +403,7 @@ def _imag(input: Tensor):
 
 
 _imag.array = lambda a: a.imag
+_imag.shape(lambda a: _part(a, 1))
 _imag.gradient(input=lambda grad: grad * 1j)
 
 
@@ -418,3 +429,9 @@ unfold.samples(lambda s: [s.call(s((2, 5)), 1, 3, 1), s.call(s((6,)), 0, 2, 3)])
 diagonal.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 1), s.call(s((2, 3, 3)), -1, 1, 2), s.call(s((2, 3)), 5)])
 split.samples(lambda s: [s.call(s((5, 2)), 2), s.call(s((3, 4)), [1, 3], 1), s.call(s((3, 4)), 9, -1)])
 chunk.samples(lambda s: [s.call(s((5, 2)), 2), s.call(s((3, 4)), 3, 1)])
+split_with_sizes.samples(lambda s: [s.call(s((5, 2)), [2, 3]), s.call(s((2, 5)), [1, 4], 1)])
+as_strided.samples(lambda s: [s.call(s((6,)), (2, 2), (2, 1), 1), s.call(s((6,)), (3, 2), (1, 1)), s.call(s((4,)), (2, 2), (0, 1))])
+view_as_real.samples(lambda s: [s.call(s((2, 3), 'complex128'))])
+view_as_complex.samples(lambda s: [s.call(s((3, 2)))])
+real.samples(lambda s: [s.call(s((2, 3), 'complex128')), s.call(s((2, 3)))])
+imag.samples(lambda s: [s.call(s((2, 3), 'complex128'))])

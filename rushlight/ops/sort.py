@@ -382,3 +382,7 @@ kthvalue.samples(lambda s: [s.call(s((3, 4)), 2), s.call(s((3, 4)), 1, 0, keepdi
 cummax.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1)])
 cummin.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1)])
 logcumsumexp.samples(lambda s: [s.call(s((3, 4)), 0), s.call(s((3, 4)), -1)])
+msort.samples(lambda s: [s.call(s((3, 2)))])
+median.samples(lambda s: [s.call(s((3, 5))), s.call(s((3, 5)), 1), s.call(s((3, 4)), 0, True)])
+nanmedian.samples(lambda s: [s.call(s((3, 5))), s.call(s((3, 5)), 1)])
+mode.samples(lambda s: [s.call(s((3, 4))), s.call(s.ints((3, 6), 3), 1)])

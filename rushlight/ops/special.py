@@ -510,6 +510,17 @@ def _second(low: float, high: float) -> Any:
                       for a, b in (((3, 4), (3, 4)), ((), ()), ((0, 3), (0, 3)), ((3, 1), (4,)))]
 
 
+# --- Inputs for the generated tests (ops.samples) ---
 igamma.samples(_second(0.5, 3.0))
 igammac.samples(_second(0.5, 3.0))
 zeta.samples(_second(1.5, 4.0))
+
+polygamma.samples(lambda s: [s.call(1, s((3,), low=0.5)), s.call(2, s((3,), low=0.5))])
+mvlgamma.samples(lambda s: [s.call(s((3,), low=2.0), 2)])
+logsumexp.samples(lambda s: [s.call(s((2, 3)), 1)])
+softmax.samples(lambda s: [s.call(s((2, 3)), 1)])
+log_softmax.samples(lambda s: [s.call(s((2, 3)), 0)])
+ldexp.samples(lambda s: [s.call(s((2, 3)), s.ints((3,), 4))])
+float_power.samples(lambda s: [s.call(s((3,), low=0.5), s((3,))), s.call(s.ints((3,), 5), 2)])
+angle.samples(lambda s: [s.call(s((2, 3))), s.call(s((2,), 'complex128'))])
+polar.samples(lambda s: [s.call(s((3,), low=0.5), s((3,)))])

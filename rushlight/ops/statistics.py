@@ -52,8 +52,8 @@ def _quantile(name: str, skip: bool, input: Any, q: Any, dim: int | None, keepdi
     else:
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
-        q = f("tensor")(q, dtype=input.dtype)
-    if bool(((q < 0) | (q > 1)).any().item()):
+        q = f("tensor")(q, dtype=input.dtype, device=input.device)
+    if not q.is_meta and bool(((q < 0) | (q > 1)).any().item()):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     (d,) = normalize_dims((dim,), input.dim(), name) or (0,) if dim is not None else (0,)
     x = input.reshape(-1) if dim is None or input.dim() == 0 else input.movedim(d, -1)
@@ -211,7 +211,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
                 f"cov(): expected {name} to have the same numel as there are observations in the input but got "
                 f"{t.numel()} != {n}"
             )
-        if t.numel() and bool((t < 0).any().item()):
+        if t.numel() and not t.is_meta and bool((t < 0).any().item()):
             raise RuntimeError(f"cov(): {name} cannot be negative")
         w = t if w is None else w * t
     if x.dtype.category < D.FLOAT:
@@ -373,3 +373,17 @@ def _gradient_along(x: Any, d: int, s: Any, edge: int) -> Any:
         left = first(at(0, 1), at(1, 1), at(2, 1), a, b, 1)
         right = first(at(n - 1, 1), at(n - 2, 1), at(n - 3, 1), y, z, -1)
     return f("cat")([left, inner, right], d)
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+nanmean.samples(lambda s: [s.call(s((2, 3))), s.call(s((2, 3)), 1, True)])
+quantile.samples(lambda s: [s.call(s((3, 4)), 0.3), s.call(s((3, 4)), s.array([0.1, 0.5], 'float64'), 1), s.call(s((3, 4)), 0.4, 0, True, interpolation='lower')])
+nanquantile.samples(lambda s: [s.call(s((3, 4)), 0.3), s.call(s((3, 4)), 0.6, 1)])
+diff.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), 2, 0), s.call(s((4,)), prepend=s((1,)), append=s((2,)))])
+trapezoid.samples(lambda s: [s.call(s((2, 4))), s.call(s((2, 4)), s((4,))), s.call(s((4, 2)), dx=0.5, dim=0)])
+cumulative_trapezoid.samples(lambda s: [s.call(s((2, 4))), s.call(s((2, 4)), s((4,)))])
+cov.samples(lambda s: [s.call(s((3, 4))), s.call(s((3, 4)), correction=0), s.call(s((3, 4)), fweights=s.array([1, 2, 1, 3]))])
+corrcoef.samples(lambda s: [s.call(s((3, 4)))])
+cdist.samples(lambda s: [s.call(s((3, 2)), s((4, 2))), s.call(s((2, 3, 2)), s((2, 2, 2)), 1.0), s.call(s((3, 2)), s((2, 2)), 3.0)])
+renorm.samples(lambda s: [s.call(s((3, 4)), 2, 0, 1.0), s.call(s((2, 3)), 1, 1, 0.5)])
+gradient.samples(lambda s: [s.call(s((5,))), s.call(s((3, 4)), dim=1), s.call(s((5,)), spacing=2.0)])

@@ -496,3 +496,8 @@ flatten.samples(lambda s: [s.call(s((2, 3, 2))), s.call(s((2, 3, 2)), 1), s.call
 expand_as.samples(lambda s: [s.call(s((3, 1)), s((2, 3, 4), requires_grad=False))])
 view_as.samples(lambda s: [s.call(s((3, 4)), s((2, 6), requires_grad=False))])
 movedim.samples(lambda s: [s.call(s((2, 3, 4)), 0, -1), s.call(s((2, 3, 4)), (0, 1), (2, 0))])
+reshape_as.samples(lambda s: [s.call(s((3, 4)), s((2, 6), requires_grad=False))])
+unflatten.samples(lambda s: [s.call(s((2, 6)), 1, (2, 3)), s.call(s((6,)), 0, (-1, 2))])
+ravel.samples(lambda s: [s.call(s((2, 3))), s.call(s((2, 3), transposed=True))])
+adjoint.samples(lambda s: [s.call(s((2, 3)))])
+broadcast_to.samples(lambda s: [s.call(s((3,)), (2, 3)), s.call(s((3, 1)), (2, 3, 4))])

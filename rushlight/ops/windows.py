@@ -248,3 +248,20 @@ def kaiser_window(
 
 for _op in (hann_window, hamming_window, blackman_window, bartlett_window, kaiser_window):
     _op.shape(lambda window_length, **kw: (window_length,))
+
+
+# --- Inputs for the generated tests (ops.samples) ---
+hamming.samples(lambda s: [s.call(5), s.call(6, sym=False)])
+hann.samples(lambda s: [s.call(5), s.call(6, sym=False)])
+blackman.samples(lambda s: [s.call(5), s.call(6, sym=False)])
+nuttall.samples(lambda s: [s.call(5), s.call(6, sym=False)])
+bartlett.samples(lambda s: [s.call(5), s.call(6, sym=False)])
+cosine.samples(lambda s: [s.call(5), s.call(6, sym=False)])
+exponential.samples(lambda s: [s.call(5), s.call(6, sym=False)])
+gaussian.samples(lambda s: [s.call(5), s.call(6, sym=False)])
+kaiser.samples(lambda s: [s.call(5), s.call(6, sym=False)])
+hann_window.samples(lambda s: [s.call(6), s.call(5, False)])
+hamming_window.samples(lambda s: [s.call(6), s.call(5, False)])
+blackman_window.samples(lambda s: [s.call(6), s.call(5, False)])
+bartlett_window.samples(lambda s: [s.call(6), s.call(5, False)])
+kaiser_window.samples(lambda s: [s.call(6), s.call(5, False)])

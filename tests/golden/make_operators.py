@@ -41,7 +41,7 @@ def main() -> None:
         for i, (args, kw) in enumerate(samples_of(op)):
             out = real(op)(*build(args, tensor), **build(kw, tensor))
             for j, r in enumerate(out if isinstance(out, (tuple, list)) else (out,)):
-                a = np.ascontiguousarray(torch.as_tensor(r).numpy())
+                a = np.ascontiguousarray(torch.as_tensor(r).resolve_conj().resolve_neg().numpy())
                 index.append([q, i, j, str(a.dtype), list(torch.as_tensor(r).shape)])
                 data.append(a.tobytes())
     np.savez_compressed(pathlib.Path(__file__).with_name("operators.npz"), index=np.frombuffer(json.dumps(index).encode(), np.uint8),
