@@ -254,6 +254,14 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number):
     return E.where(E.prim("abs", weight) < 0.5, input + weight * (end - input), end - (end - input) * (1 - weight))
 
 
+@composite(public=False, name="lerp")
+def _complex_lerp(input: Tensor, end: Tensor, weight: Tensor | Number):
+    return input + weight * (end - input)
+
+
+lerp.forms[D.COMPLEX] = _complex_lerp
+
+
 @pointwise(method=True, result="float", domain=(0.5, 3.0), inplace=True, aliases=("arctan2",))
 def atan2(input: Tensor, other: Tensor):
     """The angle of the point (other, input), in (-pi, pi]."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _real_only(input, other):
     if any(hasattr(x, "dtype") and x.dtype.kind == "c" or isinstance(x, complex) for x in (input, other)):
-        raise RuntimeError("comparison of complex tensors is not defined: they have no order")
+        raise NotImplementedError("comparison of complex tensors is not implemented: complex numbers have no order")
 
 
 _real_only.integers_only = _real_only.integers_pass = True
@@ -139,7 +139,7 @@ def logical_not(input: Tensor):
 def _integral(input, other=0):
     for x in (input, other):
         if (hasattr(x, "dtype") and D.of(x.dtype).category > D.INTEGER) or isinstance(x, float):
-            raise RuntimeError(
+            raise NotImplementedError(
                 'bitwise operators are not implemented for floating point: "bitwise" needs integer or bool tensors'
             )
 

@@ -223,6 +223,8 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
     root = trace(op, tuple(static), tuple(absent))
     if root.op == "const":
         return np.full(broadcast(op, arrays), root.args[0], result.np)
+    if cnp.kind == "c":
+        require_meaning(op, root, compute)
     want = shape if same and shape is not None else broadcast(op, arrays)
     n = 1
     for k in want:
@@ -245,6 +247,13 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
     if r.shape != want:
         r = np.broadcast_to(r, want).copy()
     return r
+
+
+def require_meaning(op: Operator, root: E.Expr, compute: D.dtype) -> None:
+    """NotImplementedError for an expression on complex numbers that orders or rounds them."""
+    real = [n.op for n in E.postorder(root) if n.op not in E.COMPLEX]
+    if real:
+        raise NotImplementedError(f"\"{op.name}\" not implemented for '{_scalar_name(compute)}': {real[0]} has no meaning for complex numbers")
 
 
 def strides_like(shape: tuple[int, ...], itemsize: int, arrays: list[Any]) -> tuple[int, ...] | None:
@@ -296,6 +305,11 @@ def _run_pointwise(op: Operator, values: tuple) -> Tensor:
         return run(op.forms[compute.category], values)
     if not cpu:
         require_same_device(op, arrays)
+        if compute.is_complex:
+            from .generate import trace
+            plain = tuple(x for p, x in zip(op.params, arrays, strict=True) if p.kind == "plain")
+            absent = tuple(p.name for p, x in zip(op.params, arrays, strict=True) if x is None and p.kind != "plain")
+            require_meaning(op, trace(op, plain, absent), compute)
         shape = broadcast(op, arrays)
         a: Any = MetaArray(shape, result.np, strides_like(shape, result.np.itemsize, arrays))
     else:
@@ -398,6 +412,8 @@ def fold_arrays(op: Operator, fold: Any, a: ndarray, dims: tuple[int, ...], keep
     if n == 0 and fold.empty is None:
         bad = [d for d in dims if a.shape[d] == 0]
         raise IndexError(f"{op.name}(): Expected reduction dim {bad[0] if bad else 0} to have non-zero size.")
+    if fold.combine in ("max", "min") and cnp.kind == "c":
+        raise NotImplementedError(f"\"{op.name}\" not implemented for '{_scalar_name(compute)}': complex numbers have no order")
     x = a
     if x.dtype != cnp and fold.combine not in ("or", "and"):
         x = x.astype(cnp)

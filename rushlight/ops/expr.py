@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 __all__ = [
-    "Expr", "Primitive", "PRIMITIVES", "arg", "const", "cast", "derivative", "evaluate", "inputs_of", "postorder", "prim",
+    "Expr", "Primitive", "COMPLEX", "PRIMITIVES", "arg", "const", "cast", "derivative", "evaluate", "inputs_of", "postorder", "prim",
     "substitute",
 ]
 
@@ -110,6 +110,12 @@ class Primitive:
 
 
 PRIMITIVES: dict[str, Primitive] = {}
+# what has a meaning for complex numbers; the rest orders, rounds or is defined for reals
+COMPLEX = frozenset((
+    "arg", "const", "cast", "add", "sub", "mul", "div", "neg", "pow", "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "eq", "ne", "and", "or", "xor", "not", "where", "isnan", "isinf", "isfinite",
+))
 
 
 def _p(name: str, ufunc: str, *derivative: Callable | None, **kw: Any) -> Callable[..., Expr]:

@@ -435,6 +435,12 @@ def nan_to_num(input: Tensor, nan: Number = None, posinf: Number = None, neginf:
     return E.where(E.isnan(input), nan, E.where(E.isinf(input), E.where(input > 0, posinf, neginf), input))
 
 
+@composite(public=False, name="nan_to_num")
+def _complex_nan_to_num(input: Tensor, nan: Number = None, posinf: Number = None, neginf: Number = None):
+    return hooks.function("view_as_complex")(nan_to_num(hooks.function("view_as_real")(input), nan, posinf, neginf))
+
+
+nan_to_num.forms[D.COMPLEX] = _complex_nan_to_num
 nan_to_num.gradient(input=lambda grad, input: E.where(E.isnan(input) | E.isinf(input), 0, grad))
 
 
