@@ -94,7 +94,7 @@ def test_from_storage_stays_inside():
 
 
 def test_growing_moves_every_tensor_on_the_storage():
-    base = f32(4)
+    base = f32(4).clone()                  # memory of its own: NumPy's, as f32 gives it, cannot be resized
     view, other = base[1:3], f32(4)
     storage = base.untyped_storage()
     assert storage.resize_(8) is storage and storage.nbytes() == 8 and base.tolist() == [0, 1, 2, 3]
@@ -106,6 +106,9 @@ def test_growing_moves_every_tensor_on_the_storage():
     for bad, error in ((-1, RuntimeError), (1.5, TypeError), (True, TypeError)):
         with pytest.raises(error):
             storage.resize_(bad)
+    with pytest.raises(RuntimeError, match="not resizable"):
+        other.untyped_storage().resize_(64)
+    assert other.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -16,6 +16,7 @@ from .dtype import dtype
 from .untyped_storage import (
     StorageBase,
     UntypedStorage,
+    borrowed,
     copy_with_storage,
     from_storage,
     root_of,
@@ -29,6 +30,7 @@ __all__ = [
     "TypedStorage",
     "Storage",
     "LEGACY_CLASSES",
+    "borrowed",
     "class_dtype",
     "copy_with_storage",
     "from_storage",

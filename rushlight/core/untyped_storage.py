@@ -67,6 +67,21 @@ class _Span:
                                     "data": (address, not owner.flags.writeable)}
 
 
+class _Foreign:
+    """An array of the user's, as the base of an array of ours: the chain of bases ends here, so that a tensor's storage is the memory
+    that was handed over, and nobody resizes it."""
+
+    def __init__(self, owner: np.ndarray) -> None:
+        self.owner = owner
+        self.__array_interface__ = {"version": 3, "shape": owner.shape, "strides": owner.strides, "typestr": owner.dtype.str,
+                                    "data": (_address(owner), not owner.flags.writeable)}
+
+
+def borrowed(array: np.ndarray) -> np.ndarray:
+    """An array on the memory of the user's `array`, whose storage cannot be resized."""
+    return np.asarray(_Foreign(array))
+
+
 def _bytes_of(root: np.ndarray) -> np.ndarray:
     """All memory between the lowest and the highest byte of `root`, as a flat array of bytes that shares it."""
     if root.size == 0:
@@ -327,7 +342,7 @@ class UntypedStorage(StorageBase):
 
     def _set(self, memory: np.ndarray, root: Any) -> None:
         self._bytes, self._root = memory, root
-        self._resizable = True
+        self._resizable = root is None or root.base.__class__ is not _Foreign
         if root is not None:
             _alive[id(root)] = self
             base = root_of(memory)

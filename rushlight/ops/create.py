@@ -605,7 +605,9 @@ def from_numpy(ndarray: Any):
             UserWarning,
             stacklevel=4,
         )
-    return wrap(ndarray if type(ndarray) is np.ndarray else np.asarray(ndarray))
+    from ..core.storage import borrowed
+
+    return wrap(borrowed(ndarray))
 
 
 @composite(aliases=())

@@ -55,7 +55,14 @@ class Param:
         return self.kind in ("tensor", "optional", "operand", "list")
 
 
-REQUIRED = object()
+class _Required:
+    """Stands for the value of a parameter that was not given and has no default."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+REQUIRED = _Required()
 
 
 def params_of(fn: Callable) -> list[Param]:

@@ -18,7 +18,7 @@ from ..core import dtype as D
 from ..core.promotion import result_of
 from ..core.tensor import MAYBE, Tensor, bump, hooks, view_of, wrap
 from . import expr as E
-from .declare import Gradient, Operator, Param
+from .declare import REQUIRED, Gradient, Operator, Param
 from .geometry import Geometry, restride
 
 __all__ = ["run", "binary", "fold_gradient", "capture", "pointwise_arrays", "fold_arrays", "compute_dtypes",
@@ -57,6 +57,8 @@ def _number(x: Any) -> Any:
 
 
 def bad_argument(op: Operator, p: Param, value: Any) -> TypeError:
+    if value is REQUIRED:
+        return TypeError(f"{op.name}() missing 1 required positional arguments: \"{p.name}\"")
     want = {"tensor": "Tensor", "mask": "Tensor", "optional": "Tensor", "operand": "Tensor or Number", "list": "tuple of Tensors",
             "number": "Number"}.get(p.kind, p.annotation)
     i = [q.name for q in op.params].index(p.name) + 1

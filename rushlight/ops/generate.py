@@ -172,11 +172,9 @@ def _signature(op: Operator, first: str | None = None, out: bool = True, flag: b
             else:
                 parts.append("*")
             star = True
-        if p.default is REQUIRED:
-            parts.append(p.name)
-        else:
-            env[default_name(p)] = p.default
-            parts.append(f"{p.name}={default_name(p)}")
+        # what is required may come under an old name: the wrapper itself finds out what is missing
+        env[default_name(p)] = p.default
+        parts.append(f"{p.name}={default_name(p)}")
     if flag and op.inplace_argument:
         parts.append("inplace=False")
     if op.legacy and not star:
@@ -201,6 +199,11 @@ def _prelude(op: Operator, inplace: bool) -> list[str]:
     if op.legacy:
         lines.append("    if old:")
         lines.append(f"        return LEGACY(OP, {values}, old, {'out' if op.has_out and not inplace else 'None'}, {flag})")
+    required = [p for p in op.params if p.default is REQUIRED and p.kind != "sizes"]
+    # a tensor that is missing in front of one that was given is found by whatever reads it
+    absent = [p.name for p in required if p is required[-1] or p.kind not in ("tensor", "operand", "list", "mask")]
+    if absent:
+        lines.append(f"    if {' or '.join(n + ' is MISSING' for n in absent)}: raise ABSENT(OP, {values})")
     for p in op.params:
         if p.kind == "sizes":
             lines.append(f"    if {p.name}.__len__() == 1 and {p.name}[0].__class__ is not int: {p.name} = SIZES({p.name}[0], '{op.name}', '{p.name}')")
@@ -257,7 +260,7 @@ def _function(op: Operator) -> Callable:
     else:
         lines.append("    return RUN(OP, " + values + ")")
     record = _late(op, "record")
-    f = make("\n".join(lines), op.name, OP=op, RUN=execute.run, OUT=run_out, OLD=old_names, LEGACY=legacy, SIZES=sizes, RECORD=record,
+    f = make("\n".join(lines), op.name, OP=op, RUN=execute.run, OUT=run_out, OLD=old_names, LEGACY=legacy, SIZES=sizes, ABSENT=absent, MISSING=REQUIRED, RECORD=record,
              INPLACE=run_inplace, **env) \
         if op.name.isidentifier() else None
     assert f is not None, op.name
@@ -286,7 +289,8 @@ def _composite(op: Operator) -> Callable:
     from .inplace import run_inplace
     sig, values, env = _signature(op, out=False)
     lines = [f"def {op.name}({sig}):", *_prelude(op, False), f"    if CAPTURE[0] is None: return FN({_call(op)})", f"    return RUN(OP, {values})"]
-    return make("\n".join(lines), op.name, OP=op, CAPTURE=execute.capture, FN=op.fn, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes, INPLACE=run_inplace, **env)
+    return make("\n".join(lines), op.name, OP=op, CAPTURE=execute.capture, FN=op.fn, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes,
+                ABSENT=absent, MISSING=REQUIRED, INPLACE=run_inplace, **env)
 
 
 def _inplace(op: Operator) -> Callable:
@@ -300,7 +304,7 @@ def _inplace(op: Operator) -> Callable:
         lines += inplace_path(plain, "        ")
         env["UF"] = plain.ufunc
     lines.append(f"    return RUN(OP, {values})")
-    return make("\n".join(lines), op.name + "_", OP=op, RUN=run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, **env)
+    return make("\n".join(lines), op.name + "_", OP=op, RUN=run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, ABSENT=absent, MISSING=REQUIRED, **env)
 
 
 def _dunder(op: Operator) -> Callable:
@@ -363,11 +367,24 @@ def old_names(op: Operator, values: tuple, kw: dict, out: Any, inplace: bool) ->
     given: dict[str, Any] = {}
     for k, v in kw.items():
         name = op.old.get(k) or (k if k in params else OLD_NAMES.get(k))
+        if name is not None and ">" in name:        # "a>b": stands for a, and what came as a is meant for b
+            name, _, moved = name.partition(">")
+            if bound[name] is not REQUIRED:
+                given[moved] = bound[name]
+        elif name is not None and name in params and bound[name] is not params[name].default:
+            name = op.old.get(k + "+")               # where the parameter was given under its own name, the old one may mean another
         if name is None or name not in params or name in given:
             raise TypeError(f"{op.name}() got an unexpected keyword argument '{k}'")
         given[name] = v
     bound.update(given)
+    if any(v is REQUIRED for v in bound.values()):
+        raise absent(op, tuple(bound.values()))
     return _again(op, bound, out, inplace)
+
+
+def absent(op: Operator, values: tuple) -> TypeError:
+    names = [p.name for p, v in zip(op.params, values, strict=True) if v is REQUIRED]
+    return TypeError(f"{op.name}() missing {len(names)} required positional arguments: {', '.join(chr(34) + n + chr(34) for n in names)}")
 
 
 def _again(op: Operator, bound: dict, out: Any, inplace: bool) -> Any:
