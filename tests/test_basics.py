@@ -354,3 +354,10 @@ def test_conventions():  # mission: T-01, T-04, T-05, T-06
     with pytest.raises(RuntimeError):
         x.item()
     assert x.contiguous() is x and x.t().contiguous().is_contiguous() and x.t().contiguous().data_ptr() != p
+
+
+@pytest.mark.parametrize("call", [lambda x: x.flip(dims=(0, 1)), lambda x: x.permute(dims=(1, 0)), lambda x: x.expand(size=(2, 3)), lambda x: x.reshape(shape=(3, 2)),
+                                  lambda x: x.repeat(repeats=(1, 2)), lambda x: x.tile(dims=(2,)), lambda x: torch.zeros(size=(2, 3)), lambda x: x.view(size=(6,)),
+                                  lambda x: x.sum(axis=0), lambda x: torch.flip(x, dims=[0])])
+def test_sizes_by_keyword(call):
+    assert call(arange(2, 3)).numel() >= 3

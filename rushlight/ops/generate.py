@@ -371,7 +371,8 @@ def old_names(op: Operator, values: tuple, kw: dict, out: Any, inplace: bool) ->
             name, _, moved = name.partition(">")
             if bound[name] is not REQUIRED:
                 given[moved] = bound[name]
-        elif name is not None and name in params and bound[name] is not params[name].default:
+        elif name is not None and name in params and bound[name] is not params[name].default \
+                and not (params[name].kind == "sizes" and bound[name] == ()):
             name = op.old.get(k + "+")               # where the parameter was given under its own name, the old one may mean another
         if name is None or name not in params or name in given:
             raise TypeError(f"{op.name}() got an unexpected keyword argument '{k}'")
