@@ -332,3 +332,13 @@ def test_samplers_have_zero_gradients():
     mean, std = torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
     torch.normal(mean, std).sum().backward()
     assert mean.grad.tolist() == [0.0] * 3 and std.grad.tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_nan_is_the_greatest_in_every_float(dtype):
+    """ml_dtypes' own comparison leaves nan where it is."""
+    x = torch.tensor([1.0, float("nan"), 3.0, 2.0]).to(getattr(torch, dtype))
+    assert torch.sort(x).indices.tolist() == [0, 3, 2, 1] and torch.sort(x, descending=True).indices.tolist() == [1, 2, 3, 0]
+    assert torch.topk(x, 2).indices.tolist() == [1, 2] and torch.topk(x, 2, largest=False).indices.tolist() == [0, 3]
+    assert torch.kthvalue(x, 3).indices.item() == 2 and torch.nanmedian(x, 0).indices.item() == 3
+    assert torch.median(x, 0).indices.item() == 1 and torch.nanmedian(x).item() == 2.0

@@ -32,8 +32,14 @@ def _no_complex(name: str, a: np.ndarray) -> None:
         raise RuntimeError(f"\"{name}\" not implemented for '{D.of(a.dtype).name}': complex numbers have no order")
 
 
+def keys(a: np.ndarray) -> np.ndarray:
+    """What the elements are ordered by: NumPy puts nan last only for dtypes of its own."""
+    return a.astype(np.float32) if a.dtype.kind == "V" else a
+
+
 def order(a: np.ndarray, dim: int, descending: bool) -> np.ndarray:
     """The stable order of the elements along `dim`, as indices."""
+    a = keys(a)
     if not descending:
         return np.argsort(a, dim, kind="stable")
     # reversed, ordered and reversed again, equal elements stay in their order
@@ -101,6 +107,7 @@ def msort(input: Tensor):
 
 def _top(input: np.ndarray, k: int, d: int, largest: bool, ordered: bool) -> np.ndarray:
     n = input.shape[d]
+    input = keys(input)
     if n > 256 and k * 8 < n:  # the k best first, then only these in order
         part = np.argpartition(input, n - k if largest else k - 1, d) if k else np.empty((0,), np.int64)
         at = [slice(None)] * input.ndim
@@ -156,7 +163,7 @@ def _nonempty(name: str, a: Any, d: int) -> None:
 
 def _kth(input: np.ndarray, d: int, k: Any) -> np.ndarray:
     """The index of the k-th smallest of each row (k a number or an array of the rows' shape with size 1 along d)."""
-    i = np.argsort(input, d, kind="stable")
+    i = np.argsort(keys(input), d, kind="stable")
     at = np.broadcast_to(np.asarray(k), tuple(1 if j == d else n for j, n in enumerate(input.shape)))
     return np.take_along_axis(i, at, d)
 
@@ -278,7 +285,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False):
         return input.copy(), np.zeros((), np.int64)
     x = np.moveaxis(input, d, -1)
     rows = x.reshape(-1, x.shape[-1])
-    i = np.argsort(rows, 1, kind="stable")
+    i = np.argsort(keys(rows), 1, kind="stable")
     s = np.take_along_axis(rows, i, 1)
     # lengths of the runs of equal elements, put at their ends
     n = s.shape[1]

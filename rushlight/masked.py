@@ -1,0 +1,19 @@
+"""`torch.masked`: the operators whose records name this namespace, looked up when first used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    from rushlight import ops
+    if name.startswith("__"):
+        raise AttributeError(name)
+    value = ops.attribute("masked", name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    from rushlight import ops
+    return sorted({*globals(), *ops.names("masked")})
