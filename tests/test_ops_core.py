@@ -342,3 +342,30 @@ def test_nan_is_the_greatest_in_every_float(dtype):
     assert torch.topk(x, 2).indices.tolist() == [1, 2] and torch.topk(x, 2, largest=False).indices.tolist() == [0, 3]
     assert torch.kthvalue(x, 3).indices.item() == 2 and torch.nanmedian(x, 0).indices.item() == 3
     assert torch.median(x, 0).indices.item() == 1 and torch.nanmedian(x).item() == 2.0
+
+
+def test_nextafter_has_the_gradient_of_its_first_operand():
+    a, b = torch.tensor([1.0, 2.0, 2.0], requires_grad=True), torch.tensor([2.0, 2.0, 1.0])
+    torch.nextafter(a, b).backward(torch.tensor([3.0, 4.0, 5.0]))
+    assert a.grad.tolist() == [3.0, 0.0, 5.0]      # PyTorch 2.13's
+
+
+def test_histograms_bisect_edges_in_any_order():
+    x = torch.tensor([0.5, 1.5, 2.5, 0.1, 3.0])
+    # recorded from PyTorch 2.13
+    for edges, want in (([0.0, 2.0, 1.0, 3.0], [2, 0, 3]), ([3.0, 2.0, 1.0], [0, 0]), ([0.0, 1.0, 1.0, 3.0], [2, 0, 3]), ([0.0, float("nan"), 3.0], [0, 5])):
+        edges = torch.tensor(edges)
+        assert torch.histogram(x, edges).hist.tolist() == want
+        assert torch.histogramdd(x[:, None], (edges,)).hist.tolist() == want
+
+
+def test_histogramdd_against_numpy():
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(50, 2)), rng.random(50)
+    edges = [np.array([-1.0, 0.0, 0.5, 2.0]), np.array([-2.0, 0.0, 3.0])]
+    for kw in ({}, {"density": True}, {"weights": w}, {"weights": w, "density": True}):
+        want, _ = np.histogramdd(x, edges, **kw)
+        if "weights" in kw:
+            kw["weight"] = torch.tensor(kw.pop("weights"))
+        got = torch.histogramdd(torch.tensor(x), [torch.tensor(e) for e in edges], **kw).hist
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)

@@ -9,6 +9,7 @@ import numpy as np
 from ..core import dtype as D
 from . import expr as E
 from .declare import composite, pointwise
+from .execute import require_fits
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -53,8 +54,12 @@ def _careful(check):
     return check
 
 
+# `value` alone is what is added; beside `other` it is its factor
+FACTOR = {"value": "other", "value+": "alpha"}
+
+
 @pointwise(
-    method=True, numbers=True, inplace=True, operator="add", legacy="input, alpha, other", check=_careful(_check_alpha)
+    method=True, numbers=True, inplace=True, operator="add", legacy="input, alpha, other", check=_careful(_check_alpha), old=FACTOR
 )
 def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
     """`input + alpha * other`, element by element, with broadcasting and type promotion."""
@@ -69,6 +74,7 @@ def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
     aliases=("subtract",),
     legacy="input, alpha, other",
     check=_careful(_check_sub),
+    old=FACTOR,
 )
 def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1):
     """`input - alpha * other`, element by element."""
@@ -158,8 +164,10 @@ def fmod(input: Tensor, other: Tensor | Number):
 
 
 def _check_pow(input, exponent):
-    if max(_kind(input), _kind(exponent)) < D.FLOAT and not hasattr(exponent, "dtype") and exponent < 0:
-        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    if max(_kind(input), _kind(exponent)) < D.FLOAT and not hasattr(exponent, "dtype"):
+        if exponent < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        require_fits(exponent, D.of(input.dtype))
     if (
         max(_kind(input), _kind(exponent)) < D.FLOAT
         and hasattr(exponent, "dtype")
@@ -177,7 +185,7 @@ def _check_pow(input, exponent):
     return None
 
 
-@pointwise(method=True, inplace=True, operator="pow", check=_careful(_check_pow), domain=(0.3, 2.0))
+@pointwise(method=True, inplace=True, operator="pow", check=_careful(_check_pow), domain=(0.3, 2.0), old={"base": "input>exponent"})
 def pow(input: Tensor | Number, exponent: Tensor | Number):
     """`input` to the power of `exponent`, element by element."""
     return E.pow(input, exponent)
@@ -248,7 +256,16 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 
     return input + value * tensor1 / tensor2
 
 
-@pointwise(method=True, inplace=True)
+def _check_lerp(input, end, weight):
+    d = D.of(input.dtype)
+    for x, name in ((end, "end"), (weight, "weight")):
+        if hasattr(x, "dtype") and x.dtype != input.dtype and (x is end or x.ndim):
+            raise RuntimeError(f"expected dtype {d.name} for `{name}` but got dtype {D.of(x.dtype).name}")
+    if d.category < D.FLOAT:
+        raise NotImplementedError(f"\"lerp\" not implemented for '{d.name}': its operands must be floating point")
+
+
+@pointwise(method=True, inplace=True, check=_careful(_check_lerp), old={"start": "input"})
 def lerp(input: Tensor, end: Tensor, weight: Tensor | Number):
     """`input + weight * (end - input)`."""
     return E.where(E.prim("abs", weight) < 0.5, input + weight * (end - input), end - (end - input) * (1 - weight))
@@ -262,7 +279,7 @@ def _complex_lerp(input: Tensor, end: Tensor, weight: Tensor | Number):
 lerp.forms[D.COMPLEX] = _complex_lerp
 
 
-@pointwise(method=True, result="float", domain=(0.5, 3.0), inplace=True, aliases=("arctan2",))
+@pointwise(method=True, result="float", domain=(0.5, 3.0), inplace=True, aliases=("arctan2",), old={"input1": "input", "input2": "other"})
 def atan2(input: Tensor, other: Tensor):
     """The angle of the point (other, input), in (-pi, pi]."""
     return E.atan2(input, other)
@@ -280,10 +297,14 @@ def copysign(input: Tensor, other: Tensor | Number):
     return E.copysign(input, other)
 
 
-@pointwise(method=True, inplace=True, differentiable=False)
+@pointwise(method=True, inplace=True)
 def nextafter(input: Tensor, other: Tensor):
     """The next representable number after `input` in the direction of `other`."""
     return E.nextafter(input, other)
+
+
+# a step of one unit in the last place: the derivative is 1, and 0 where there is nowhere to go
+nextafter.gradient(input=lambda grad, input, other: E.where((input <= other) & (input >= other), 0, grad), other=lambda grad: E.const(0))
 
 
 @pointwise(method=True)

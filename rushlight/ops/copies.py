@@ -269,6 +269,7 @@ T.index_reduce_ = _index_reduce_  # type: ignore[attr-defined]
 def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False):
     """(counts, edges) of points, the rows of `input`, in a grid of bins over their dimensions."""
     from .execute import _named
+    from .sets import counts_in_bins
 
     x = input._a.reshape(-1, input.shape[-1]).astype(np.float64)
     n = x.shape[1]
@@ -288,7 +289,7 @@ def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor |
         if low == high:
             low, high = low - 0.5, high + 0.5
         edges.append(np.linspace(low, high, b + 1).astype(input._a.dtype).astype(np.float64))
-    h, _ = np.histogramdd(x, edges, weights=None if weight is None else weight._a.reshape(-1), density=density)
+    h = counts_in_bins(x, edges, None if weight is None else weight._a.reshape(-1), density)
     d = input._a.dtype
     return _named(histogramdd)((wrap(h.astype(d)), tuple(wrap(e.astype(d)) for e in edges)))
 

@@ -260,6 +260,36 @@ def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0):
 histc.shape(lambda input, bins, min, max: (bins,))
 
 
+def _bin_of(x: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """The bin of each value, by bisection (which says something for edges in any order, as PyTorch's does); the last edge belongs
+    to the last bin, -1 stands for values outside."""
+    first = np.zeros(x.shape, np.int64)
+    left = np.full(x.shape, len(edges))
+    while (left > 0).any():
+        half = left >> 1
+        below = (x < edges[np.minimum(first + half, len(edges) - 1)]) | (left == 0)
+        first = np.where(below, first, first + half + 1)
+        left = np.where(below, np.minimum(half, left), left - half - 1)
+    return np.where((x >= edges[0]) & (x <= edges[-1]), np.minimum(first - 1, len(edges) - 2), -1)
+
+
+def counts_in_bins(points: np.ndarray, edges: list[np.ndarray], weights: np.ndarray | None, density: bool) -> np.ndarray:
+    """How many of the rows of `points` (or what weight) lie in each cell of the grid of `edges`; with `density`, by their sum and the
+    cells' volumes."""
+    shape = tuple(len(e) - 1 for e in edges)
+    with np.errstate(all="ignore"):
+        bins = [_bin_of(points[:, k], e) for k, e in enumerate(edges)]
+        inside = np.logical_and.reduce([b >= 0 for b in bins], axis=0)
+        n = int(np.prod(shape))
+        cells = np.ravel_multi_index([b[inside] for b in bins], shape) if n and inside.any() else np.zeros(0, np.int64)
+        h = np.bincount(cells, None if weights is None else weights[inside], n).astype(np.float64)[:n].reshape(shape)
+        if density:
+            h = h / h.sum()
+            for k, e in enumerate(edges):
+                h = h / np.diff(e).reshape([-1 if i == k else 1 for i in range(len(shape))])
+    return h
+
+
 @composite(method=True, returns=("hist", "bin_edges"))
 def histogram(
     input: Tensor,
@@ -286,7 +316,7 @@ def histogram(
             raise RuntimeError("torch.histogram(): min should not exceed max")
         low, high = _range_of("torch.histogram", a if range is None else a[:0], float(low), float(high), 0.5)
         edges = np.linspace(low, high, bins + 1).astype(a.dtype)
-    h, _ = np.histogram(a.reshape(-1), edges.astype(np.float64), weights=w, density=density)
+    h = counts_in_bins(a.reshape(-1, 1).astype(np.float64), [edges.astype(np.float64)], w, density)
     return _named(histogram)((wrap(h.astype(a.dtype)), wrap(edges.copy())))
 
 

@@ -197,6 +197,8 @@ for _name, _prim, _doc in (
     ("i1e", E.i1e, "exp(-|x|) * i1(x)."),
 ):
     _one(_name, _prim, _doc)
+# SciPy's are the published Cephes algorithm, right to the last places. PyTorch 2.13's j0, j1, y0, y1 leave out the leading 1 of the
+# denominators (Cephes' p1evl) and are off by up to 9e-7 around 5.
 for _name, _prim, _doc in (
     ("bessel_j0", E.bessel_j0, "The Bessel function of the first kind of order 0."),
     ("bessel_j1", E.bessel_j1, "... of order 1."),
