@@ -351,6 +351,8 @@ def _variable(data: Any = None, requires_grad: bool = False, volatile: bool = Fa
     """A tensor that takes part in autograd; `volatile` is accepted and has no effect any more."""
     if volatile:
         import warnings
+        if requires_grad:
+            raise ValueError("Variable can't be volatile and require_grad at the same time!")
         warnings.warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", UserWarning, stacklevel=3)
     if data is None:
         data = hooks.function("empty")(0)

@@ -376,25 +376,30 @@ def resize_(input: Tensor, sizes: Sizes, *, memory_format: Any = None):
     others."""
     if input.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
-    a = input._a
+    if input._a.shape != tuple(sizes):
+        resize(input, sizes)
+        bump(input)
+    return input
+
+
+def resize(t: Tensor, sizes: tuple[int, ...]) -> None:
+    """Other sizes for the tensor, which its version counter does not notice: `resize_`, and `out=` that is written to next."""
+    a = t._a
     n = 1
     for s in sizes:
         if s < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(sizes)}")
         n *= s
     if isinstance(a, MetaArray):
-        input._a = MetaArray(sizes, a.dtype)
-        return input
-    if a.shape == tuple(sizes):
-        return input
+        t._a = MetaArray(sizes, a.dtype)
+        return
     from ..core.storage import from_storage, storage_of
 
     st = storage_of(a)
-    off = input.storage_offset() if a.size else 0
+    off = t.storage_offset() if a.size else 0
     if (off + n) * a.itemsize > st.nbytes():
         st.resize_((off + n) * a.itemsize)
-    input._a = from_storage(st, a.dtype, off, tuple(sizes), _strides(sizes))
-    return input
+    t._a = from_storage(st, a.dtype, off, tuple(sizes), _strides(sizes))
 
 
 def _strides(sizes: Any) -> tuple[int, ...]:
@@ -417,7 +422,10 @@ def set_(
 ):
     """The tensor itself on other memory: that of a tensor, or a storage with offset, sizes and strides."""
     from ..core.storage import from_storage
+    from .inplace import check_writable
 
+    check_writable(input, "set_")
+    bump(input)
     if source is None:
         input._a = np.empty((0,), input._a.dtype)
         return input
@@ -432,7 +440,6 @@ def set_(
     input._a = from_storage(
         st, input._a.dtype, storage_offset, tuple(size), tuple(stride) if stride is not None else _strides(size)
     )
-    bump(input)
     return input
 
 

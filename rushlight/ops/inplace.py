@@ -86,7 +86,8 @@ def write_out(op: Operator, out: Tensor, r: Tensor, operands: list[Any]) -> None
                           f"output shape {list(r._a.shape)}. This behavior is deprecated, and in a future PyTorch release outputs will not be "
                           "resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero "
                           "elements with t.resize_(0).", UserWarning, stacklevel=4)
-        hooks.function("resize_")(out, r._a.shape)
+        from .copy import resize
+        resize(out, r._a.shape)
         a = out._a
     if a.__class__ is ndarray:
         for b in operands:
@@ -176,9 +177,9 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
             raise RuntimeError("Output 0 is a view made by a function that returns multiple views and is being modified inplace: "
                                "use an out-of-place operation")
     a = t._a
-    check_overlap(a, name)
     if op.kind == "view" or op.inplace_view:
         return _inplace_view(op, t, values)
+    check_overlap(a, name)
     before_write = _keep_operand(op, values) if recording else t
     others = values[1:]
     if recording and t._v is not None:     # views of what is about to be lost

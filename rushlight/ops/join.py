@@ -11,6 +11,7 @@ from ..core.promotion import result_of
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .declare import composite, structural
+from .execute import common_shape
 from .geometry import Geometry
 
 if TYPE_CHECKING:
@@ -487,7 +488,7 @@ meshgrid._derived["function"] = _meshgrid
 def broadcast_tensors(tensors: Tensors):
     """Views of the tensors, broadcast to one shape."""
     ts = _list(tensors)
-    shape = np.broadcast_shapes(*[t._a.shape for t in ts]) if ts else ()
+    shape = common_shape(*[t._a.shape for t in ts])
     return tuple(t.expand(shape) for t in ts)
 
 
@@ -542,7 +543,8 @@ def tensor_split(input: Tensor, indices_or_sections: int | tuple | Tensor, dim: 
         if s <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {s}")
         q, r = divmod(n, s)
-        return f("split")(input, [q + 1] * r + [q] * (s - r), dim)
+        s = [min(i, r) + q * i for i in range(1, s)]
+    # slices, each a view of its own that may be written to: `split` makes several views at once
     out, start = [], 0
     for e in [*s, n]:
         a, b, _ = slice(start, e).indices(n)
