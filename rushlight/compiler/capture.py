@@ -179,7 +179,7 @@ class Capture:
                 if D.of(a.dtype).name != want:
                     names[p.name] = E.cast(E.arg(p.name), want)
             else:
-                names[p.name] = E.const(a)
+                names[p.name] = E.const(int(a) if isinstance(a, float) and compute.category == D.INTEGER else a)
         expr = generate.trace(op, tuple(static), tuple(absent))
         if names:
             expr = E.substitute(expr, names)

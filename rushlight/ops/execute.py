@@ -167,7 +167,11 @@ def compute_dtypes(op: Operator, arrays: list[Any]) -> tuple[D.dtype, D.dtype]:
 
 def broadcast(op: Operator, arrays: list[Any]) -> tuple[int, ...]:
     """The common shape. RuntimeError that names the sizes when there is none."""
-    shapes = [a.shape for a in arrays if isinstance(a, (ndarray, MetaArray))]
+    return common_shape(*[a.shape for a in arrays if isinstance(a, (ndarray, MetaArray))], name=op.name)
+
+
+def common_shape(*shapes: Any, name: str = "") -> tuple[int, ...]:
+    """The shape that `shapes` broadcast to. RuntimeError as PyTorch's when there is none (NumPy's is a ValueError)."""
     n = max(map(len, shapes), default=0)
     out = []
     for i in range(n):
@@ -178,7 +182,7 @@ def broadcast(op: Operator, arrays: list[Any]) -> tuple[int, ...]:
                 if size != 1 and s[j] != size:
                     first = next(t[i - n + len(t)] for t in shapes if i - n + len(t) >= 0 and t[i - n + len(t)] != 1)
                     raise RuntimeError(f"The size of tensor a ({first}) must match the size of tensor b ({s[j]}) at non-singleton dimension {i} "
-                                       f"(in {op.name} of shapes {', '.join(str(list(t)) for t in shapes)})")
+                                       f"({'in ' + name + ' ' if name else ''}of shapes {', '.join(str(list(t)) for t in shapes)})")
                 size = s[j]
         out.append(size)
     return tuple(out)
@@ -213,12 +217,13 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
                 same = False
         else:
             numbers.append(p.name)
+            if p.kind == "number":
+                require_fits(a, compute)
         if a.__class__ is ndarray:
             pass
         elif isinstance(a, (int, float, complex)) and cnp.kind in "biu":
-            if p.kind == "operand" or not isinstance(a, float):
-                a = np.asarray(int(a) & _mask(cnp) if cnp.kind != "b" and not isinstance(a, bool) else a)
-                a = a.astype(cnp) if a.dtype != cnp else a
+            a = np.asarray(int(a) & _mask(cnp) if cnp.kind != "b" and not isinstance(a, bool) else a)     # a float's fraction is cut off
+            a = a.astype(cnp) if a.dtype != cnp else a
         elif cnp.kind not in "biufc" or isinstance(a, int) and abs(a) > 2**53:
             a = np.asarray(a).astype(cnp)
         vals.append(a)
@@ -249,6 +254,14 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
     if r.shape != want:
         r = np.broadcast_to(r, want).copy()
     return r
+
+
+def require_fits(x: Any, d: D.dtype) -> None:
+    """RuntimeError for a number that a dtype cannot hold: a complex one, or a large one for integers (negative ones are taken for unsigned dtypes)."""
+    if isinstance(x, complex) and not d.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {d.name} without overflow: {x} is complex")
+    if isinstance(x, (int, float)) and d.category == D.INTEGER and not abs(x) <= D.iinfo(d).max and x != D.iinfo(d).min:
+        raise RuntimeError(f"value cannot be converted to type {d.name} without overflow: {x} is outside [{D.iinfo(d).min}, {D.iinfo(d).max}]")
 
 
 def require_meaning(op: Operator, root: E.Expr, compute: D.dtype) -> None:

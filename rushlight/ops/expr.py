@@ -123,6 +123,11 @@ def _p(name: str, ufunc: str, *derivative: Callable | None, **kw: Any) -> Callab
     return lambda *a: prim(name, *a)
 
 
+def _square_of_radius(x: Any, y: Any) -> Any:
+    s = x * x + y * y
+    return where(s == 0, 1, s)
+
+
 # --- arithmetic. x, y: arguments, r: result -------------------------------------------------------------------------
 _p("add", "add", lambda x, y, r: 1, lambda x, y, r: 1, fold=lambda a, b: a + b)
 _p("sub", "subtract", lambda x, y, r: 1, lambda x, y, r: -1, fold=lambda a, b: a - b)
@@ -143,7 +148,8 @@ fmax = _p("fmax", "fmax", lambda x, y, r: where((x >= y) | isnan(y), 1, 0), lamb
 fmin = _p("fmin", "fmin", lambda x, y, r: where((x <= y) | isnan(y), 1, 0), lambda x, y, r: where((x <= y) | isnan(y), 0, 1))
 copysign = _p("copysign", "copysign", lambda x, y, r: where(x == 0, 0, r / x), None)
 hypot = _p("hypot", "hypot", lambda x, y, r: x / r, lambda x, y, r: y / r)
-atan2 = _p("atan2", "arctan2", lambda x, y, r: y / (x * x + y * y), lambda x, y, r: -x / (x * x + y * y))
+# at the origin, where there is no angle, the gradient is 0
+atan2 = _p("atan2", "arctan2", lambda x, y, r: y / _square_of_radius(x, y), lambda x, y, r: -x / _square_of_radius(x, y))
 nextafter = _p("nextafter", "nextafter", None, None)
 logaddexp = _p("logaddexp", "logaddexp", lambda x, y, r: exp(x - r), lambda x, y, r: exp(y - r))
 logaddexp2 = _p("logaddexp2", "logaddexp2", lambda x, y, r: exp2(x - r), lambda x, y, r: exp2(y - r))

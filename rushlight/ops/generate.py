@@ -374,6 +374,7 @@ def old_names(op: Operator, values: tuple, kw: dict, out: Any, inplace: bool) ->
         elif name is not None and name in params and bound[name] is not params[name].default \
                 and not (params[name].kind == "sizes" and bound[name] == ()):
             name = op.old.get(k + "+")               # where the parameter was given under its own name, the old one may mean another
+            name = name if name is None or bound[name] is params[name].default else None
         if name is None or name not in params or name in given:
             raise TypeError(f"{op.name}() got an unexpected keyword argument '{k}'")
         given[name] = v

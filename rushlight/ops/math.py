@@ -11,6 +11,7 @@ from ..core import dtype as D
 from ..core.tensor import hooks
 from . import expr as E
 from .declare import composite, pointwise, structural
+from .execute import require_fits
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -244,13 +245,21 @@ def positive(input: Tensor):
     return input
 
 
-@pointwise(method=True, inplace=True, operator="abs", aliases=("absolute",), result="real")
+def _no_bool(input, *more):
+    if input.dtype.kind == "b":
+        raise NotImplementedError("not implemented for 'Bool': bools have no sign to drop and nothing to round; convert them first, with .int()")
+
+
+_no_bool.integers_only = _no_bool.integers_pass = True
+
+
+@pointwise(method=True, inplace=True, operator="abs", aliases=("absolute",), result="real", check=_no_bool)
 def abs(input: Tensor):
     """Absolute value; of complex numbers the modulus."""
     return E.prim("abs", input)
 
 
-abs.gradient(input=lambda grad, input: grad * E.sign(input))
+abs.gradient(input=lambda grad, input: grad * E.where(E.isnan(input), 0, E.sign(input)))
 
 
 @pointwise(method=True, inplace=True)
@@ -302,7 +311,7 @@ def _sign_of_bool(input: Tensor):
 
 
 sign.forms[D.BOOL] = sgn.forms[D.BOOL] = _sign_of_bool
-ROUNDING = {"method": True, "inplace": True}
+ROUNDING = {"method": True, "inplace": True, "check": _no_bool}
 
 
 @pointwise(**ROUNDING)
@@ -332,7 +341,15 @@ def trunc(input: Tensor):
 trunc.gradient(input=lambda grad: grad * 0)
 
 
-@pointwise(method=True, inplace=True)
+def _floats(input):
+    if D.of(input.dtype).category < D.FLOAT:
+        raise NotImplementedError(f"\"frac\" not implemented for '{D.of(input.dtype).name}': only floating point numbers have a fraction")
+
+
+_floats.integers_only = True
+
+
+@pointwise(method=True, inplace=True, check=_floats)
 def frac(input: Tensor):
     """The element less its integer part."""
     return input - E.trunc(input)
@@ -357,6 +374,9 @@ round.gradient(input=lambda grad: grad * 0)
 def _check_clamp(input, min, max):
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    for bound in (min, max):
+        if isinstance(bound, int):
+            require_fits(bound, D.of(input.dtype))
 
 
 _check_clamp.integers_only = True
