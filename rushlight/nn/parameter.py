@@ -63,6 +63,17 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return _rebuild._rebuild_parameter_with_state, (self.data, self.requires_grad, OrderedDict(), state)
 
 
+def _conversion(name: str) -> Any:
+    def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
+        data = self.data
+        converted = getattr(data, name)(*args, **kwargs)
+        return self if converted is data else self._like(converted.device, converted.dtype)
+
+    convert.__name__ = name
+    convert.__doc__ = f"`Tensor.{name}` of what has no shape yet: another of its kind, with the new dtype or device."
+    return convert
+
+
 class UninitializedTensorMixin:
     """What lazy parameters and buffers share: they have a dtype and a device but no shape until `materialize`."""
 
@@ -84,24 +95,51 @@ class UninitializedTensorMixin:
             "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call "
             "`forward` to initialize the parameters before accessing their attributes.")
 
+    to, cpu, cuda, half, bfloat16, float, double, type = map(
+        _conversion, ("to", "cpu", "cuda", "half", "bfloat16", "float", "double", "type"))
+
+    def _like(self, device: Any, dtype: Any) -> Any:
+        cls: Any = self.__class__
+        return cls(self.requires_grad, device, dtype)
+
     def share_memory_(self) -> Any:
         raise RuntimeError(
             "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
             "before calling `module.share_memory()`.")
 
     def __repr__(self, **kwargs: Any) -> str:
-        return f"<{type(self).__name__}>"
+        return f"<{self.__class__.__name__}>"
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        return type(self), (self.requires_grad,)
+        return self.__class__, (self.requires_grad,)
 
     def __deepcopy__(self, memo: dict) -> Any:
         if id(self) in memo:
             return memo[id(self)]
-        cls: Any = type(self)
-        copied = cls(self.requires_grad, self.data.device, self.data.dtype)
-        memo[id(self)] = copied
+        copied = memo[id(self)] = self._like(self.data.device, self.data.dtype)
         return copied
+
+
+# What a tensor without a shape still does; every other method of Tensor is refused below.
+_KEPT = frozenset({
+    "__hash__", "__new__", "__repr__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "as_subclass", "copy_", "get_device",
+    "is_complex", "is_floating_point", "register_hook", "requires_grad_", "size"})
+
+
+def _refusal(name: str) -> Any:
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in Tensor.{name}. This error happens when you are using a `LazyModule` or "
+            f"explicitly manipulating `torch.nn.parameter.{self.__class__.__name__}` objects. When using LazyModules Call `forward` with "
+            "a dummy batch to initialize the parameters before calling torch functions")
+
+    refuse.__name__ = name
+    return refuse
+
+
+for _name, _member in vars(Tensor).items():
+    if callable(_member) and not (_name in _KEPT or _name in vars(UninitializedTensorMixin) or _name[0] == "_" != _name[1]):
+        setattr(UninitializedTensorMixin, _name, _refusal(_name))
 
 
 def is_lazy(param: Any) -> bool:
@@ -151,3 +189,6 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[mis
         result.persistent = persistent
         result._is_buffer = True
         return result
+
+    def _like(self, device: Any, dtype: Any) -> Any:
+        return self.__class__(self.requires_grad, device, dtype, self.persistent)

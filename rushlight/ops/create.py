@@ -671,7 +671,7 @@ def frombuffer(buffer: Any, *, dtype, count: int = -1, offset: int = 0, requires
 @composite(name="complex")
 def complex_(real: Tensor, imag: Tensor):
     """The complex tensor of two real ones."""
-    from .execute import require_tensors
+    from .execute import common_shape, require_tensors
 
     require_tensors(complex_, real, imag)
     if real.dtype is not imag.dtype:
@@ -679,7 +679,7 @@ def complex_(real: Tensor, imag: Tensor):
             f"Expected object of scalar type {real.dtype.name.capitalize()} but got scalar type "
             f"{imag.dtype.name.capitalize()} for second argument"
         )
-    shape = np.broadcast_shapes(real._a.shape, imag._a.shape)
+    shape = common_shape(real._a.shape, imag._a.shape)
     real, imag = (t if t._a.shape == shape else t.expand(shape) for t in (real, imag))
     return hooks.function("view_as_complex")(hooks.function("stack")([real, imag], -1))
 

@@ -11,7 +11,7 @@ from ..core.errors import LinAlgError
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .declare import composite, structural
-from .execute import _named, _scalar_name, run
+from .execute import _named, _scalar_name, common_shape, run
 from .linalg import (
     INT32,
     _broadcast_batches,
@@ -574,7 +574,7 @@ def _tolerance(A: Any, s: Any, atol: Any, rtol: Any) -> Any:
     top = s.narrow(-1, 0, 1) if s.shape[-1] else f("zeros")((*s.shape[:-1], 1), dtype=s.dtype)
     t = r * top
     return (
-        f("maximum")(t, a.to(t.dtype).expand(np.broadcast_shapes(a._a.shape, t._a.shape)))
+        f("maximum")(t, a.to(t.dtype).expand(common_shape(a._a.shape, t._a.shape)))
         if isinstance(a, T)
         else t.clamp(min=a)
     )
@@ -728,6 +728,9 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
 
     if pivots.dtype.category != D.INTEGER:
         raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {_scalar_name(pivots.dtype)}")
+    if B.dim() < 2 or B.shape[-2] != LD.shape[-1]:
+        raise RuntimeError(f"Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is {LD.shape[-1]} by {LD.shape[-1]} but B has "
+                           f"shape {list(B.shape)}")
     a, b = _broadcast_batches("torch.linalg.ldl_solve", LD, B)
     if not b.numel():
         return f("zeros_like")(b)

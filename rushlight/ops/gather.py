@@ -343,7 +343,7 @@ def _index_write_check(name: str) -> Any:
                         f"{list(input.shape)} source.shape = {list(source.shape)}"
                     )
                     if source.shape[d] == index.size
-                    else IndexError(
+                    else (RuntimeError if name == "index_add" else IndexError)(
                         f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): "
                         f"({source.shape[d]}), for dim: {d}"
                     )

@@ -515,6 +515,9 @@ cartesian_prod._derived["function"] = lambda *ts: cartesian_prod.fn(
 def block_diag(tensors: Tensors):
     """The matrices along the diagonal of one."""
     ts = [_atleast(2, t) for t in _list(tensors)]
+    for k, t in enumerate(ts):
+        if t.dim() > 2:
+            raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {k} has {t.dim()} dimensions")
     r, c = sum(t.shape[0] for t in ts), sum(t.shape[1] for t in ts)
     d = result_of(tuple(t._a for t in ts))
     out = f("zeros")((r, c), dtype=d, device=ts[0].device)

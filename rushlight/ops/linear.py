@@ -9,6 +9,8 @@ import numpy as np
 
 from ..core import dtype as D
 from .declare import composite
+from .execute import common_shape
+from .generate import sum_to
 from .nn_common import f, narrow, wide
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ def _linear_array(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None
         y = gemm(input.reshape(-1, weight.shape[1]), weight.T).reshape(*input.shape[:-1], weight.shape[0])
     if bias is not None:
         if bias.ndim > 1 or bias.ndim and bias.shape[0] not in (1, y.shape[-1] if y.ndim else 1):
+            common_shape(y.shape, bias.shape, name="linear")
             y = y + bias
         else:
             y += bias
@@ -72,6 +75,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None):
     _linear_check(input, weight, bias)
     y = f("matmul")(input, weight.t() if weight.dim() == 2 else weight)
     return y if bias is None else y + bias
+
+
+def _folded(g: np.ndarray, shape: tuple) -> np.ndarray:
+    """`g` summed over what broadcasting added to or stretched of an array of `shape`."""
+    lead = g.ndim - len(shape)
+    dims = (*range(lead), *(k + lead for k, n in enumerate(shape) if n == 1))
+    return g.sum(dims, keepdims=True).reshape(shape)
 
 
 def _linear_backward_array(grad: np.ndarray, needs: tuple, input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> tuple:
@@ -92,7 +102,7 @@ def _linear_backward_array(grad: np.ndarray, needs: tuple, input: np.ndarray, we
         if weight.ndim == 1:
             gw = gw.reshape(weight.shape)
     if needs[2]:
-        gb = narrow(np.add.reduce(g2, 0) if bias.shape == (out,) else np.asarray(g.sum()).reshape(bias.shape), bias.dtype)  # type: ignore[union-attr]
+        gb = narrow(np.add.reduce(g2, 0) if bias.shape == (out,) else _folded(g, bias.shape), bias.dtype)  # type: ignore[union-attr]
     return gx, gw, gb
 
 
@@ -106,7 +116,7 @@ def _linear_backward(grad: Tensor, needs: tuple, input: Tensor, weight: Tensor, 
     gw = f("mm")(g.t(), input.reshape(-1, w.shape[1])).reshape(weight.shape) if needs[1] else None
     gb = None
     if needs[2]:
-        gb = g.sum(0) if bias.shape == (w.shape[0],) else g.sum().reshape(bias.shape)  # type: ignore[union-attr]
+        gb = g.sum(0) if bias.shape == (w.shape[0],) else sum_to(grad, bias._a.shape)  # type: ignore[union-attr]
     return gx, gw, gb
 
 

@@ -12,7 +12,7 @@ from ..core import dtype as D
 from ..core.promotion import result_of
 from . import expr as E
 from .declare import Operator, composite, pointwise
-from .execute import pointwise_arrays
+from .execute import common_shape, pointwise_arrays
 from .generate import sum_to, trace
 from .nn_common import f, legacy_reduction, reduced, warn
 
@@ -63,7 +63,7 @@ def _fused(pw: Operator, node: str) -> Operator:
     def backward(grad, needs, input, target, numbers, reduction):
         shape = tuple(input.shape)
         if shape != tuple(target.shape):
-            shape = np.broadcast_shapes(shape, tuple(target.shape))
+            shape = common_shape(shape, tuple(target.shape))
             grad = grad.expand(shape)
         if reduction == "mean":
             n = math.prod(shape)

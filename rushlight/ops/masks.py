@@ -32,11 +32,17 @@ def _mask_check(input, mask, *rest):
         raise RuntimeError(f"expected BoolTensor for mask, got {D.of(mask.dtype).name}")
 
 
+def _fits(mask, input):
+    """Refuses a mask that would have to stretch a tensor which is written in place."""
+    if mask.shape != input.shape and (common := execute.common_shape(input.shape, mask.shape)) != input.shape:
+        raise RuntimeError(f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(common)}")
+
+
 @structural(method=True, check=_mask_check, exact=True, out="apart")
 def masked_select(input: Tensor, mask: Tensor):
     """The elements where the mask (broadcast) holds, as a vector."""
-    a, m = np.broadcast_arrays(input, mask.astype(bool))
-    return a[m]
+    shape = execute.common_shape(mask.shape, input.shape)
+    return np.broadcast_to(input, shape)[np.broadcast_to(mask.astype(bool), shape)]
 
 
 masked_select.gradient(input=lambda grad, input_meta, mask: _masked_back(grad, input_meta, mask))
@@ -45,7 +51,7 @@ masked_select.gradient(input=lambda grad, input_meta, mask: _masked_back(grad, i
 def _masked_back(grad, input_meta, mask):
     from .generate import sum_to
 
-    shape = np.broadcast_shapes(input_meta.shape, mask._a.shape)
+    shape = execute.common_shape(input_meta.shape, mask._a.shape)
     z = f("zeros")(tuple(shape), dtype=grad.dtype)
     z = f("masked_scatter")(z, mask.to(D.bool_).expand(shape), grad)
     return sum_to(z, input_meta.shape)
@@ -69,10 +75,12 @@ def _masked_fill_check(input, mask, value):
 def _masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number):
     v = np.asarray(value).astype(input.dtype)
     m = mask if mask.dtype.kind == "b" else mask.astype(bool)
+    if m.shape != input.shape:
+        execute.common_shape(m.shape, input.shape)
     return np.where(m, v, input)
 
 
-_masked_fill.shape(lambda input, mask, value: np.broadcast_shapes(input.shape, mask.shape))
+_masked_fill.shape(lambda input, mask, value: execute.common_shape(input.shape, mask.shape))
 
 
 def _unmasked(grad, input_meta, mask):
@@ -94,6 +102,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number):
 
 @writes(method=False, check=_masked_fill_check, exact=True, public=False, name="masked_fill")
 def _masked_fill_into(input: Tensor, mask: Tensor, value: Tensor | Number):
+    _fits(mask, input)
     np.copyto(input, np.asarray(value).astype(input.dtype), where=mask.astype(bool))
 
 
@@ -117,6 +126,7 @@ def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor):
             f"masked_scatter: expected self and source to have same dtypes but got {D.of(input.dtype).name} and "
             f"{D.of(source.dtype).name}"
         )
+    _fits(mask, input)
     m = np.broadcast_to(mask.astype(bool), input.shape)
     n = int(m.sum())
     if source.size < n:
@@ -136,7 +146,7 @@ _masked_scatter.gradient(
 @composite(method=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor):
     """The elements of `source`, in order, written where the mask (broadcast) holds."""
-    shape = np.broadcast_shapes(input._a.shape, mask._a.shape)
+    shape = execute.common_shape(input._a.shape, mask._a.shape)
     return execute.run(_masked_scatter, (input if input._a.shape == shape else input.expand(shape), mask, source))
 
 
@@ -208,7 +218,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None):
     a, b = list(input.shape), list(indices.shape)
     if indices.numel() and indices._a.__class__ is ndarray and indices._a.min() < 0:
         indices = f("where")(indices < 0, indices + a[d], indices)
-    common = np.broadcast_shapes(
+    common = execute.common_shape(
         tuple(n for k, n in enumerate(a) if k != d), tuple(n for k, n in enumerate(b) if k != d)
     )
     sa, sb = list(common), list(common)

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import dtype as D
 from ..core.tensor import hooks
 from .declare import composite, structural
-from .execute import _scalar_name, normalize_dims, run
+from .execute import _scalar_name, common_shape, normalize_dims, run
 from .linalg import _inv_ex, batch_of, eye_like, inv, need_matrices, solve
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1):
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}"
         )
-    shape = np.broadcast_shapes(input._a.shape, other._a.shape)
+    shape = common_shape(input._a.shape, other._a.shape)
     a, b = (t.expand(shape) for t in (input, other))
     return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
 

@@ -14,7 +14,7 @@ from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .create import _layout_like
 from .declare import composite, creation, structural, writes
-from .execute import run
+from .execute import common_shape, run
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -221,6 +221,8 @@ def _bernoulli_check(input, p, generator):
         raise RuntimeError(
             f"bernoulli_ expects p to be in [0, 1], but got p={p if q.ndim == 0 else 'a tensor with elements outside'}"
         )
+    if (shape := common_shape(input.shape, q.shape)) != input.shape:
+        raise RuntimeError(f"bernoulli_: p of shape {list(q.shape)} does not fit the tensor of shape {list(input.shape)} (they give {list(shape)})")
 
 
 @writes(ns="Tensor", name="bernoulli_into", public=False, check=_bernoulli_check, **SAMPLER)
@@ -308,13 +310,13 @@ for _op in (uniform_, normal_, random_, exponential_, geometric_, log_normal_, c
 
 @structural(public=False, exact=True, random=True, name="normal", node="NormalBackward0")
 def _normal_of(mean: Tensor, std: Tensor, dtype: Any, generator: Any):
-    a = _normal(allocator.empty(np.broadcast_shapes(mean.shape, std.shape), dtype.np), generator)
+    a = _normal(allocator.empty(common_shape(mean.shape, std.shape), dtype.np), generator)
     a *= std
     a += mean
     return a
 
 
-_normal_of.shape(lambda mean, std, dtype, generator: (np.broadcast_shapes(mean.shape, std.shape), dtype))
+_normal_of.shape(lambda mean, std, dtype, generator: (common_shape(mean.shape, std.shape), dtype))
 _normal_of.gradient(
     mean=lambda grad, mean_meta: f("zeros")(mean_meta.shape, dtype=grad.dtype),
     std=lambda grad, std_meta: f("zeros")(std_meta.shape, dtype=grad.dtype),

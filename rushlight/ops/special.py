@@ -12,7 +12,7 @@ from ..core.tensor import Tensor as T
 from ..core.tensor import hooks
 from . import expr as E
 from .declare import composite, pointwise, structural
-from .execute import require_tensors
+from .execute import common_shape, require_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -236,7 +236,8 @@ airy_ai.shape(lambda input: (input.shape, D.of(input.dtype) if input.dtype.kind 
 def _polynomial(name: str, first: Any, step: Any, doc: str) -> None:
     @structural(public=False, differentiable=False, name=name)
     def values(input: Tensor, n: Tensor):
-        x, k = np.broadcast_arrays(input, n.astype(np.int64))
+        shape = common_shape(input.shape, n.shape)
+        x, k = np.broadcast_to(input, shape), np.broadcast_to(n.astype(np.int64), shape)
         out = np.where(k == 0, 1.0, 0.0).astype(x.dtype)
         before, now = np.ones_like(x), first(x)
         for j in range(1, int(k.max(initial=0)) + 1):
@@ -244,7 +245,7 @@ def _polynomial(name: str, first: Any, step: Any, doc: str) -> None:
             before, now = now, step(j, x, now, before)
         return out
 
-    values.shape(lambda input, n: np.broadcast_shapes(input.shape, n.shape))
+    values.shape(lambda input, n: common_shape(input.shape, n.shape))
 
     def body(input: Tensor | Number, n: Tensor | Number):
         a, b = (t for t in (input, n))

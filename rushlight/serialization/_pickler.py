@@ -79,10 +79,12 @@ def _reduce(obj: Any) -> Any:
 def _reduce_tensor(tensor: Tensor) -> Any:
     from collections import OrderedDict
 
-    from ..nn.parameter import Parameter
+    from ..nn.parameter import Parameter, is_lazy
     cls = type(tensor)
     if "__reduce_ex__" in cls.__dict__ and not cls.__module__.startswith("rushlight."):
         return NotImplemented  # the subclass says itself how
+    if is_lazy(tensor):
+        return tensor.__reduce_ex__(2)
     state = _rebuild.attributes_of(tensor)
     if cls is Parameter:
         data = tensor.detach()

@@ -116,7 +116,7 @@ def note_module(error: BaseException, module: Any, args: tuple) -> None:
     notes = getattr(error, "__notes__", None)
     trail = getattr(error, "_module_trail", None)
     if trail is None:
-        description = type(module).__name__ if module._modules else _one_line(module)
+        description = type(module).__name__ if module.__dict__.get("_modules") else _one_line(module)
         shapes = ", ".join(f"{tuple(a.shape)} {a.dtype}" for a in args if isinstance(a, Tensor))
         path, given = "", f", given {shapes}" if shapes else ""
     else:

@@ -10,7 +10,7 @@ from typing import Any
 import rushlight
 from rushlight.core.tensor import Tensor
 
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 
 __all__: list[str] = []
 
@@ -45,7 +45,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         non_blocking = rest.pop(0)
         if rest and isinstance(rest[0], bool):
             _copy = rest.pop(0)
-    if rest or kwargs:
+    if rest or kwargs or dtype is not None and not isinstance(dtype, rushlight.dtype):
         given = ", ".join([*(type(a).__name__ for a in args), *(f"{k}={type(v).__name__}" for k, v in kwargs.items())])
         raise TypeError(f"to() received an invalid combination of arguments - got ({given}), but expected one of: "
                         "(device, dtype, non_blocking, *, memory_format), (dtype, non_blocking, *, memory_format), "
@@ -82,7 +82,7 @@ class ConvertMethods:
                 parameter.data = applied
                 result = parameter
             else:
-                result = Parameter(applied, parameter.requires_grad)
+                result = applied if is_lazy(applied) else Parameter(applied, parameter.requires_grad)
                 parameters[name] = result
             if grad is None:
                 continue

@@ -84,8 +84,8 @@ class StateMethods:
         return destination
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        attributes = self.__dict__
-        for name, parameter in attributes["_parameters"].items():
+        attributes: Any = self.__dict__
+        for name, parameter in self._parameters.items():  # type: ignore[attr-defined]
             if parameter is not None:
                 destination[prefix + name] = parameter if keep_vars else parameter.detach()
         for name, buffer in attributes["_buffers"].items():
@@ -146,8 +146,8 @@ class StateMethods:
         attributes = self.__dict__
         for hook in list(attributes.get("_load_state_dict_pre_hooks", {}).values()):
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        local = {k: v for k, v in self._parameters.items() if v is not None}  # type: ignore[attr-defined]
         transient = attributes["_non_persistent_buffers_set"]
-        local = {k: v for k, v in attributes["_parameters"].items() if v is not None}
         local.update((k, v) for k, v in attributes["_buffers"].items() if v is not None and k not in transient)
         assign = local_metadata.get("assign_to_params_buffers", False)
         for name, current in local.items():

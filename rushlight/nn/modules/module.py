@@ -265,7 +265,8 @@ class Module(HookMethods, StateMethods, ConvertMethods):
         if name in _HOOK_TABLES and "_parameters" in attributes:
             table = attributes[name] = _HOOK_TABLES[name]()
             return table
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        hint = ": super().__init__() of the module was not called first" if name in _MEMBER_TABLES else ""
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'{hint}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__
@@ -371,7 +372,7 @@ class Module(HookMethods, StateMethods, ConvertMethods):
     def __delattr__(self, name: str) -> None:
         attributes = self.__dict__
         for key in _MEMBER_TABLES:
-            if name in attributes[key]:
+            if name in attributes.get(key, ()):
                 del _own(self, key)[name]
                 if key == "_buffers":
                     attributes["_non_persistent_buffers_set"].discard(name)

@@ -1,0 +1,114 @@
+"""Faults found by running programs on both libraries: the right value of each, as PyTorch 2.13 gives it or as mathematics says."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import pytest
+
+import rushlight as torch
+import rushlight.nn.functional as F
+from rushlight import nn
+
+# --- Module -------------------------------------------------------------------------------------------------------------
+
+
+class NoInit(nn.Module):
+    """Forgets super().__init__()."""
+
+    def __init__(self):
+        pass
+
+
+@pytest.mark.parametrize("use", [
+    lambda m: m.state_dict(), lambda m: m.load_state_dict({}), lambda m: list(m.parameters()), lambda m: m.train(), lambda m: m.to("cpu"),
+    lambda m: delattr(m, "x")])
+def test_without_super_init_is_an_attribute_error(use):  # mission: S-17
+    with pytest.raises(AttributeError):
+        use(NoInit())
+
+
+def test_without_super_init_says_so():  # mission: S-17
+    with pytest.raises(AttributeError, match=r"super\(\).__init__\(\)"):
+        list(NoInit().parameters())
+
+
+def test_to_refuses_a_dtype_that_is_none():
+    with pytest.raises(TypeError, match="invalid combination"):
+        nn.Linear(1, 1).to(dtype="float")
+
+
+# --- lazy modules -------------------------------------------------------------------------------------------------------
+
+LAZY = [
+    (lambda: nn.LazyLinear(4), (2, 3)), (lambda: nn.LazyConv2d(4, 3), (1, 2, 5, 5)), (lambda: nn.LazyBatchNorm1d(), (2, 3)),
+    (lambda: nn.LazyInstanceNorm2d(affine=True, track_running_stats=True), (1, 2, 4, 4))]
+
+
+@pytest.mark.parametrize(("make", "shape"), LAZY)
+def test_lazy_modules_keep_their_members_lazy_when_converted(make, shape):
+    m = make().double()
+    assert m.has_uninitialized_params()
+    assert m(torch.ones(shape, dtype=torch.float64)).dtype is torch.float64
+    assert {t.dtype for t in m.state_dict().values()} - {torch.int64} == {torch.float64}
+    on_meta = make().to("meta")
+    assert on_meta.has_uninitialized_params() and {p.device.type for p in on_meta.parameters()} == {"meta"}
+
+
+@pytest.mark.parametrize(("make", "shape"), LAZY)
+def test_lazy_modules_are_copied_and_saved(make, shape):
+    for m in (copy.deepcopy(make()), pickle.loads(pickle.dumps(make()))):
+        assert m.has_uninitialized_params()
+        m(torch.ones(shape))
+        assert "Lazy" not in type(m).__name__
+    file = io.BytesIO()
+    torch.save(make().state_dict(), file)
+    file.seek(0)
+    m = make()
+    m.load_state_dict(torch.load(file, weights_only=False))
+    assert m.has_uninitialized_params()
+
+
+@pytest.mark.parametrize("use", [
+    lambda p: p + 1, lambda p: 1 - p, lambda p: p.sum(), lambda p: p.numel(), lambda p: len(p), lambda p: p[0], lambda p: p.detach(),
+    lambda p: nn.init.ones_(p)])
+def test_an_uninitialized_parameter_takes_no_part_in_operations(use):
+    with pytest.raises(ValueError, match="uninitialized parameter"):
+        use(nn.UninitializedParameter())
+
+
+# --- shapes that do not fit ---------------------------------------------------------------------------------------------
+
+A, B, V2, V3 = torch.ones(2, 2), torch.ones(3, 3), torch.ones(2), torch.ones(3)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: F.mse_loss(V2, V3), lambda: F.l1_loss(V2, V3), lambda: F.smooth_l1_loss(V2, V3), lambda: F.huber_loss(V2, V3),
+    lambda: torch.broadcast_tensors(V2, V3), lambda: A.masked_fill(B > 0, 1.0), lambda: A.clone().masked_fill_(B > 0, 1.0),
+    lambda: A.masked_select(B > 0), lambda: A.masked_scatter(B > 0, V3), lambda: A.clone().masked_scatter_(B > 0, V3),
+    lambda: torch.normal(V2, V3), lambda: torch.complex(V2, V3), lambda: torch.take_along_dim(A, torch.zeros(3, 3, dtype=torch.int64), 0),
+    lambda: torch.linalg.cross(torch.ones(2, 3), torch.ones(4, 3)), lambda: torch.special.hermite_polynomial_h(V2, V3),
+    lambda: F.linear(A, A, V3), lambda: A.clone().bernoulli_(B / 3), lambda: A.index_add(0, torch.tensor([0]), B),
+    lambda: A.clone().masked_fill_(torch.ones(3, 2, 2) > 0, 1.0)])
+def test_shapes_that_do_not_broadcast_are_a_runtime_error(call):
+    with pytest.raises(RuntimeError, match="size|shape"), pytest.warns():
+        import warnings
+
+        warnings.warn("the losses warn of different sizes first", stacklevel=1)
+        call()
+
+
+def test_block_diag_and_ldl_solve_check_their_shapes():
+    with pytest.raises(RuntimeError, match="2 or fewer dimensions"):
+        torch.block_diag(A, torch.ones(1, 1, 1))
+    with pytest.raises(RuntimeError, match="Incompatible matrix sizes"):
+        torch.linalg.ldl_solve(A, torch.ones(2, dtype=torch.int32), B)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (2, 1), (1, 4), (1,), (), (4,)])
+def test_linear_gives_a_bias_of_any_shape_its_gradient(shape):
+    x, w = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 3), (4, 3)))
+    bias = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(F.linear, (x, w, bias)) and torch.autograd.gradgradcheck(F.linear, (x, w, bias))
