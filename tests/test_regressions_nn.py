@@ -112,3 +112,52 @@ def test_linear_gives_a_bias_of_any_shape_its_gradient(shape):
     x, w = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 3), (4, 3)))
     bias = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(F.linear, (x, w, bias)) and torch.autograd.gradgradcheck(F.linear, (x, w, bias))
+
+
+# --- optimizers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("saved", "own"), [((2, 3), (3, 2)), ((200, 3), (3, 200)), ((4,), (2,)), ((2,), (4,)), ((1,), (3,))])
+@pytest.mark.parametrize("name", ["Adam", "Adagrad", "RMSprop"])
+def test_loaded_state_of_another_shape_is_an_error_at_the_step(name, saved, own):
+    def optimizer(shape):
+        p = nn.Parameter(torch.ones(shape))
+        p.grad = torch.ones(shape)
+        return getattr(torch.optim, name)([p])
+
+    first, second = optimizer(saved), optimizer(own)
+    first.step()
+    second.load_state_dict(first.state_dict())
+    with pytest.raises(RuntimeError, match="size of tensor a"):
+        second.step()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (0, 3), (2, 3)])
+def test_loaded_state_that_fits_goes_on(shape):
+    results = []
+    for reload in (False, True):
+        p = nn.Parameter(torch.full(shape, 2.0))
+        optimizer = torch.optim.Adam([p], lr=0.1)
+        for _ in range(4):
+            p.grad = torch.ones(shape)
+            optimizer.step()
+            if reload:
+                state, optimizer = optimizer.state_dict(), torch.optim.Adam([p], lr=5.0)
+                optimizer.load_state_dict(state)
+        results.append(p.detach())
+    assert torch.equal(*results)
+
+
+def test_optimizer_repr_separates_groups():
+    o = torch.optim.SGD([{"params": [nn.Parameter(torch.ones(1))]}, {"params": [nn.Parameter(torch.ones(1))], "lr": 0.5}], lr=0.1)
+    options = "    dampening: 0\n    differentiable: False\n    foreach: None\n    fused: None\n    lr: {}\n    maximize: False\n" \
+              "    momentum: 0\n    nesterov: False\n    weight_decay: 0\n"
+    assert repr(o) == f"SGD (\nParameter Group 0\n{options.format(0.1)}\nParameter Group 1\n{options.format(0.5)})"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_added_products_of_narrow_floats_are_rounded_once(dtype):  # what Muon's orthogonalization is made of
+    x, g = torch.randn(3, 5).to(dtype), torch.randn(3, 3).to(dtype)
+    assert torch.equal(torch.addmm(x, g, x, beta=3.4445, alpha=0.3), (3.4445 * x.float() + 0.3 * (g.float() @ x.float())).to(dtype))
+    assert torch.equal(torch.addmv(g[0], g, g[1], beta=-4.775), (-4.775 * g[0].float() + g.float() @ g[1].float()).to(dtype))
+    assert torch.equal(torch.baddbmm(x[None], g[None], x[None], beta=0.7), (0.7 * x.float() + g.float() @ x.float()).to(dtype)[None])

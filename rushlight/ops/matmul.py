@@ -278,6 +278,9 @@ def _add_product(
             raise RuntimeError(f"For integral input tensors, argument {n} must not be a floating point number.")
     if d.category < D.FLOAT:  # the other products cut the numbers off
         beta, alpha = int(beta), int(alpha)
+    if d.itemsize == 2 and d.category == D.FLOAT and name != "addr":  # rounded once, as PyTorch does
+        f32 = D.float32
+        return _add_product(name, product, ranks, input.to(f32), a.to(f32), b.to(f32), beta, alpha).to(d)
     p = product(a, b)
     try:
         fits = np.broadcast_shapes(input._a.shape, p._a.shape) == p._a.shape

@@ -146,7 +146,7 @@ class Optimizer:
     def __repr__(self) -> str:
         lines = [type(self).__name__ + " ("]
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
+            lines += [""] * (i > 0) + [f"Parameter Group {i}"]
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join(lines) + "\n)"
 
@@ -269,6 +269,7 @@ class Optimizer:
             if "param_names" in group and "param_names" not in new:
                 new["param_names"] = group["param_names"]
         self.__setstate__({"state": state, "param_groups": saved})
+        self._state_is_loaded = True
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
@@ -362,6 +363,7 @@ class ElementwiseOptimizer(Optimizer):
     """
 
     rule: Rule
+    _state_is_loaded = False
     counters: tuple[str, ...] = ("step",)
 
     def _flags(self, group: dict[str, Any]) -> tuple:
@@ -388,6 +390,8 @@ class ElementwiseOptimizer(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters that have a gradient, once. Returns `closure()`, evaluated first, if there is one."""
         loss = _evaluate_closure(closure)
+        if self._state_is_loaded:
+            self._check_loaded_state()
         if self.defaults.get("differentiable"):
             with torch.enable_grad():
                 self._step_groups()
@@ -397,6 +401,18 @@ class ElementwiseOptimizer(Optimizer):
         else:
             self._step_groups()
         return loss
+
+    def _check_loaded_state(self) -> None:
+        """Loaded state of another shape that holds as many elements: an update of flat arrays would not notice it."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                for name, value in self.state.get(p, {}).items():
+                    if isinstance(value, torch.Tensor) and value.dim() and value.shape != p.shape \
+                            and value.numel() == p.numel():
+                        raise RuntimeError(f"the loaded state {name!r} of shape {list(value.shape)} does not fit its "
+                                           f"parameter of shape {list(p.shape)}: the size of tensor a must match the "
+                                           "size of tensor b")
+        self._state_is_loaded = False
 
     def _step_groups(self) -> None:
         for group in self.param_groups:

@@ -192,6 +192,11 @@ def _update_groups(rule: Variant, native: Callable, columns: Sequence[Sequence[n
     flat: dict[tuple, list[list[np.ndarray]]] = {}
     rest: list[tuple[np.ndarray, ...]] = []
     for arrays in zip(*columns, strict=True):
+        shape = arrays[0].shape
+        for name, a in zip(rule.reads, arrays, strict=True):
+            if a.shape != shape:
+                raise RuntimeError(f"{rule.name}: {name} of shape {list(a.shape)} does not fit a parameter of shape "
+                                   f"{list(shape)}: the size of tensor a must match the size of tensor b")
         if arrays[0].dtype.kind == "c":              # two real numbers, as PyTorch's view_as_real makes them
             arrays = tuple([_as_real(a) for a in arrays])
         pieces = flatten(arrays, rule.written)
