@@ -55,7 +55,7 @@ _WHERE = {
     "compiler": ("compile",),
 }
 # modules that PyTorch has under another name
-_ELSEWHERE = {"storage": "core.storage", "_tensor": "core.tensor", "random": "core.random"}
+_ELSEWHERE = {"storage": "core.storage", "_tensor": "core.tensor", "random": "core.random", "torch": ""}
 _NAMES = {n: m for m, ns in _WHERE.items() for n in ns}
 _SUBMODULES = ("nn", "optim", "autograd", "utils", "linalg", "fft", "special", "masked", "signal", "serialization", "compiler", "alias", "cli", "ops", "core",
                "backends", "version", "cuda", "functional", "testing", "_utils", "return_types", "types", "multiprocessing",

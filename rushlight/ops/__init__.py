@@ -13,7 +13,8 @@ from typing import Any
 FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "slices", "create", "copy", "index", "gather",
             "masks", "scatter_views", "join", "sort", "sets", "statistics", "matmul", "einsum", "random",
             "activation", "linear", "attention", "loss", "loss_class", "loss_ctc", "norm", "conv", "pool",
-            "resample", "embedding", "linalg", "matrices", "decompositions", "fft", "special", "windows", "copies", "masked_ops")
+            "resample", "embedding", "linalg", "matrices", "decompositions", "fft", "special", "windows", "copies", "masked_ops",
+            "internal")
 _loaded: list[bool] = []
 
 
@@ -58,6 +59,13 @@ def names(namespace: str = "torch") -> list[str]:
     from .declare import NAMESPACES
     load()
     return sorted(NAMESPACES.get(namespace, ()))
+
+
+def __getattr__(name: str) -> Any:
+    if name != "aten":
+        raise AttributeError(f"module 'torch.ops' has no attribute {name!r}")
+    from importlib import import_module
+    return import_module(".aten", __name__)
 
 
 def attribute(namespace: str, name: str) -> Callable[..., Any]:

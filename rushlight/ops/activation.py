@@ -614,7 +614,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None):
     return input * mask, mask != 0
 
 
-@composite()
+@composite(ns="ops.aten")
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float):
     """The gradient of `native_dropout`."""
     return grad_output * (mask.to(grad_output.dtype) * scale)

@@ -139,11 +139,14 @@ class Operator:
         self.accumulate, self.data_source = accumulate, data_source
         self.params = params_of(fn)
         self.body = _positional(fn, self.params)
-        self.has_out = (kind in ("pointwise", "reduction", "structural", "creation", "writes") and not method_only and ns != "Tensor") \
+        self.out_view = out == "view"
+        self.has_out = False if self.out_view else (kind in ("pointwise", "reduction", "structural", "creation", "writes") and not method_only and ns != "Tensor") \
             if out is None else bool(out)
         # "cast": out= may be of another dtype that can hold the result; "same": it may not; "apart": nor may it share memory with operands;
-        # "moved": it may be of another dtype but not share memory
-        self.out_dtype = out if isinstance(out, str) else "same" if kind in ("structural", "writes") else "cast"
+        # "moved": it may be of another dtype but not share memory; "dtype": its dtype is what `dtype=` would be
+        # "view": `out` becomes the view (as in 0.3)
+        self.out_dtype = out if isinstance(out, str) else "same" if kind in ("structural", "writes") else \
+            "dtype" if kind in ("reduction", "creation") and any(p.name == "dtype" for p in self.params) else "cast"
         self.gradients: dict[str, Gradient] = {}
         self.joint: Gradient | None = None
         self.shape_rule: Callable | None = None
@@ -266,10 +269,11 @@ def install() -> None:
         if op.operator:
             for o in op.operator.split():
                 if o in DUNDERS:
-                    put(f"__{o}__", lambda op=op: op.derived("dunder"))
-                    put(f"__r{o}__", lambda op=op: op.derived("rdunder"))
-                    if op.inplace:
-                        put(f"__i{o}__", lambda op=op: op.derived("idunder"))
+                    for n in (o, "div") if o == "truediv" else (o,):        # Tensor.__div__ is older than Python 3
+                        put(f"__{n}__", lambda op=op: op.derived("dunder"))
+                        put(f"__r{n}__", lambda op=op: op.derived("rdunder"))
+                        if op.inplace:
+                            put(f"__i{n}__", lambda op=op: op.derived("idunder"))
                 elif o in ("neg", "invert", "abs", "pos"):
                     put(f"__{o}__", lambda op=op: op.function)
                 else:
