@@ -4,15 +4,16 @@ One 64-bit word holds the number of the current job (upper half) and the next ch
 A worker reads the job's description and claims a chunk with a compare-and-swap of the whole word:
 when that succeeds the job was current throughout, because a job ends only when all of its chunks are done. So nobody
 waits for a worker that has not claimed anything: asleep or descheduled workers cost nothing, the caller does the work.
-Idle workers spin as long as the gaps between recent jobs suggest (at most `RUSHLIGHT_SPIN_US`, 200), then park on the
+Idle workers spin as long as the gaps between recent jobs suggest (at most `RUSHLIGHT_SPIN_US`, 1000), then park on the
 word (futex; elsewhere they poll every 0.1 ms).
 
 On a busy machine two threads can be slower than one: a claimed chunk sits for milliseconds on a core that runs
 something else, or the woken worker is put on the caller's own core. So a spinning worker that notices that it was
-descheduled stops spinning for a while; one that wakes on the caller's core takes nothing and tells; and the caller then
-works alone, for 1 to 64 ms in the latter case, and after a wait much longer than a chunk takes for sixteen times that
-wait. Jobs that last longer than 5 ms wake everybody then: the scheduler will have spread the threads, and a job that
-is long enough gains from its larger share of the machine.
+descheduled stops spinning for a while; one that wakes on the caller's core moves itself to another, or takes nothing
+and tells where it cannot; and the caller then works alone, for 1 to 64 ms in the latter case, and after a wait much
+longer than a chunk takes for 1 to 16 times that wait, the more the oftener that happens. Jobs that last longer than
+5 ms wake everybody then: the scheduler will have spread the threads, and a job that is long enough gains from its
+larger share of the machine.
 
 Exports: `rl_parallel(fn, ctx, n, grain)`, `rl_pool_worker(id)` (a worker's whole life), `rl_pool_resize(helpers)`,
 `rl_pool_acquire()`, `rl_pool_release()` (the lock that makes nested and concurrent calls serial), `rl_pool_state()`.
@@ -25,13 +26,49 @@ import sys
 # Words of the shared state; groups that different threads write lie on cache lines of their own.
 TICKET, FN, CTX, N, GRAIN, CHUNKS, DONE, WAITING = 0, 16, 17, 18, 19, 20, 32, 33
 BUSY, SLEEPERS, LIMIT, SPIN, QUIET, JOBS, ALONE, STALLS = 48, 64, 80, 81, 82, 96, 97, 98
-WAITED, HELPED, WAKES, CPU, CROWDED, BACKOFF, LONG = 99, 100, 101, 21, 22, 83, 23
+WAITED, HELPED, WAKES, CPU, CROWDED, BACKOFF, WARY, LONG = 99, 100, 101, 21, 22, 83, 84, 23
 LONG_NS = 5_000_000         # a job that lasts longer than the scheduler's slices wakes everybody, busy machine or not
 WORDS = 112
 
 FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
 PAUSE = {"x86_64": "call void @llvm.x86.sse2.pause()", "amd64": "call void @llvm.x86.sse2.pause()",
          "aarch64": "call void @llvm.aarch64.hint(i32 1)", "arm64": "call void @llvm.aarch64.hint(i32 1)"}
+
+_AFFINITY = """declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)"""
+# Leave the processor %there: the scheduler must move a thread whose affinity excludes where it runs, and lets it stay
+# where it is when the affinity is put back.
+_MOVE = """
+define internal void @move(i64 %there) noinline {
+entry:
+  %mask = alloca [16 x i64], align 8
+  %rest = alloca [16 x i64], align 8
+  %low = icmp ult i64 %there, 1024
+  br i1 %low, label %ask, label %end
+ask:
+  %got = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
+  %asked = icmp sge i32 %got, 0
+  br i1 %asked, label %without, label %end
+without:
+  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %mask, i64 128, i1 false)
+  %word = lshr i64 %there, 6
+  %at = getelementptr i64, ptr %rest, i64 %word
+  %old = load i64, ptr %at
+  %bit = and i64 %there, 63
+  %one = shl i64 1, %bit
+  %keep = xor i64 %one, -1
+  %new = and i64 %old, %keep
+  store i64 %new, ptr %at
+  %done = call i32 @sched_setaffinity(i32 0, i64 128, ptr %rest)      ; fails if no processor is left: nothing to do
+  %moved = icmp eq i32 %done, 0
+  br i1 %moved, label %restore, label %end
+restore:
+  %back = call i32 @sched_setaffinity(i32 0, i64 128, ptr %mask)
+  br label %end
+end:
+  ret void
+}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"""
 
 
 def source() -> str:
@@ -44,7 +81,9 @@ def source() -> str:
         park = f"call i64 (i64, ...) @syscall(i64 {number}, ptr %word, i32 128, i32 %value, ptr null)"    # FUTEX_WAIT
         wake = f"call i64 (i64, ...) @syscall(i64 {number}, ptr %word, i32 129, i32 %count)"              # FUTEX_WAKE
         cpu, declare = "call i32 @sched_getcpu()", "declare i64 @syscall(i64, ...)\ndeclare i32 @sched_getcpu()"
+        move, declare = _MOVE, declare + "\n" + _AFFINITY
     else:
+        move = "define internal void @move(i64 %there) {\n  ret void\n}"
         cpu = "add i32 0, -1"
         park, wake, declare = "call i32 @usleep(i32 100)", "add i32 0, 0", "declare i32 @usleep(i32)"
     pause = PAUSE.get(machine, "fence syncscope(\"singlethread\") seq_cst")
@@ -84,6 +123,8 @@ define internal void @wake(ptr %word, i32 %count) noinline {{
   %r = {wake}
   ret void
 }}
+
+{move}
 
 define internal void @run_chunk(ptr %fn, ptr %ctx, i64 %n, i64 %grain, i64 %i) alwaysinline {{
   %b = mul i64 %i, %grain
@@ -315,7 +356,15 @@ waited:
   %stalled = icmp sgt i64 %stall, %bound
   br i1 %stalled, label %back, label %finish
 back:
-  %pen0 = mul i64 %stall, 16
+  %wary = load atomic i64, ptr {at(WARY)} monotonic, align 8
+  %wary2 = mul i64 %wary, 2
+  %warylow = icmp slt i64 %wary2, 256
+  %wary3 = select i1 %warylow, i64 256, i64 %wary2
+  %waryhigh = icmp sgt i64 %wary3, 4096
+  %wary4 = select i1 %waryhigh, i64 4096, i64 %wary3
+  store atomic i64 %wary4, ptr {at(WARY)} monotonic, align 8
+  %pen256 = mul i64 %stall, %wary4
+  %pen0 = lshr i64 %pen256, 8
   %big = icmp sgt i64 %pen0, 1000000000
   %pen = select i1 %big, i64 1000000000, i64 %pen0
   %until = add i64 %t2, %pen
@@ -347,6 +396,10 @@ fine:
 relent:
   %bohalf = lshr i64 %bo, 1
   store atomic i64 %bohalf, ptr {at(BACKOFF)} monotonic, align 8
+  %wa = load atomic i64, ptr {at(WARY)} monotonic, align 8
+  %wa64 = lshr i64 %wa, 6
+  %calmer = sub i64 %wa, %wa64
+  store atomic i64 %calmer, ptr {at(WARY)} monotonic, align 8
   br label %tally
 tally:
   %jobs = load atomic i64, ptr {at(JOBS)} monotonic, align 8
@@ -461,7 +514,13 @@ arrived:
   %short = icmp eq i64 %lasting, 0
   %beside = and i1 %shared, %valid
   %crowded = and i1 %beside, %short
-  br i1 %crowded, label %decline, label %join
+  br i1 %crowded, label %elsewhere, label %join
+elsewhere:
+  call void @move(i64 %there)
+  %cpu2 = {cpu}
+  %now2 = sext i32 %cpu2 to i64
+  %stuck = icmp eq i64 %now2, %there
+  br i1 %stuck, label %decline, label %join
 decline:
   store atomic i64 1, ptr {at(CROWDED)} monotonic, align 8
   br label %idle

@@ -88,9 +88,9 @@ class _Native:
 
 def _spin_limit() -> int:
     try:
-        return max(0, int(float(os.environ.get("RUSHLIGHT_SPIN_US", "200")) * 1000))
+        return max(0, int(float(os.environ.get("RUSHLIGHT_SPIN_US", "1000")) * 1000))
     except (ValueError, OverflowError):
-        return 200_000
+        return 1_000_000
 
 
 class _Job:
