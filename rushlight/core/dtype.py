@@ -66,7 +66,7 @@ for _d in (
 
 ALIASES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32", "short": "int16",
            "cfloat": "complex64", "cdouble": "complex128", "chalf": "complex32"}
-_ML = {"bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"}
+_ML = {"bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "complex32"}
 _BY_NP: dict[np.dtype, dtype] = {}
 
 
@@ -78,8 +78,11 @@ def by_name(name: str) -> dtype:
 def _resolve(d: dtype) -> np.dtype:
     if d.name in _ML:
         import ml_dtypes
-        n = np.dtype(getattr(ml_dtypes, d._np_name))
-    elif d.name in ("complex32", "qint8", "quint8", "qint32"):
+        scalar = getattr(ml_dtypes, d._np_name, None)
+        if scalar is None:
+            raise TypeError(f"{d!r} tensors need a newer ml_dtypes (complex32: 0.6), this is {ml_dtypes.__version__}")
+        n = np.dtype(scalar)
+    elif d.name in ("qint8", "quint8", "qint32"):
         raise TypeError(f"{d!r} tensors are not supported: no array type here holds them")
     else:
         n = np.dtype(d._np_name)
@@ -88,7 +91,7 @@ def _resolve(d: dtype) -> np.dtype:
 
 
 for _n, _d in ALL.items():
-    if _n not in _ML and _n not in ("complex32", "qint8", "quint8", "qint32"):
+    if _n not in _ML and _n not in ("qint8", "quint8", "qint32"):
         _d.np  # noqa: B018 - fills _BY_NP
 
 
@@ -105,6 +108,13 @@ def of(np_dtype: np.dtype) -> dtype:
         raise TypeError(f"can't convert np.ndarray of type {np_dtype}. The supported types are: float64, float32, float16, complex64, "
                         "complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.")
     return d
+
+
+def saturated(a: np.ndarray, d: dtype) -> np.ndarray:
+    """What an array is before a cast to `d`: float8_e4m3fn has no inf, what is too large for it becomes its largest number."""
+    if d.name != "float8_e4m3fn" or a.dtype == d.np:
+        return a
+    return np.clip(a.astype(np.float32) if a.dtype.kind == "V" else a.real if a.dtype.kind == "c" else a, -448.0, 448.0)
 
 
 float32, float64, int64, bool_ = ALL["float32"], ALL["float64"], ALL["int64"], ALL["bool"]

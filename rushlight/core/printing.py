@@ -121,6 +121,8 @@ def _complexes(values: np.ndarray) -> tuple[list[str], int]:
 def _cells(values: np.ndarray) -> tuple[np.ndarray, int]:
     """An array of texts of the shape of `values`, and the width that line breaking reckons with."""
     flat = values.reshape(-1)
+    if flat.dtype.kind == "W":      # complex32
+        flat = flat.astype(np.complex64)
     if flat.dtype.kind == "c":
         texts, width = _complexes(flat)
     else:

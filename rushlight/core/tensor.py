@@ -507,14 +507,14 @@ class Tensor:
         if a.size != 1:
             raise RuntimeError(f"a Tensor with {a.size} elements cannot be converted to Scalar")
         x = a.item()
-        return x if a.dtype.kind != "V" else float(x)
+        return x if a.dtype.kind not in "VW" else float(x) if a.dtype.kind == "V" else complex(x)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers; a number for a 0-dim tensor."""
         a = self._a
         if a.__class__ is not ndarray:
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-        return (a if a.dtype.kind in "biufc" else a.astype(np.float32)).tolist()
+        return (a if a.dtype.kind in "biufc" else a.astype(np.float32 if a.dtype.kind == "V" else np.complex64)).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """An ndarray on the same memory. RuntimeError if the tensor requires grad (unless `force`)."""

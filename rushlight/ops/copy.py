@@ -9,6 +9,7 @@ import numpy as np
 from ..backends.meta import MetaArray
 from ..core import dtype as D
 from ..core.device import as_device, device
+from ..core.promotion import fitted, require_fits
 from ..core.tensor import Tensor as T
 from ..core.tensor import bump, hooks, wrap
 from .create import _layout_like, meta_like
@@ -36,8 +37,18 @@ clone.shape(lambda input, memory_format: meta_like(input, D.of(input.dtype), mem
 clone.gradient(input=lambda grad: grad)
 
 
+def _saturated(a: np.ndarray) -> np.ndarray:
+    """What a float8_e4m3fn can hold: it has no inf, and PyTorch 2.13 makes its largest number of what is beyond that."""
+    return np.clip(a.astype(np.float32), -448, 448) if a.dtype.kind in "fV" and a.dtype.itemsize > 1 else a
+
+
 @structural(public=False, exact=True, name="to", node="ToCopyBackward0")
 def _to_copy(input: Tensor, dtype: D.dtype, memory_format: Any):
+    if input.dtype.kind == "W":
+        input = input.astype(np.complex64)
+    if dtype.name == "float8_e4m3fn":
+        input = _saturated(input)
+    input = D.saturated(input, dtype)
     if memory_format is None and input.flags.c_contiguous and input.dtype.kind != "c":
         return input.astype(dtype.np)
     a = _layout_like(input.shape, input, dtype, memory_format)
@@ -64,8 +75,13 @@ def cast(t: Tensor, dtype: D.dtype) -> Any:
     return t if t.dtype is dtype else run(_to_copy, (t, dtype, None))
 
 
+_E4M3 = D.ALL["float8_e4m3fn"]      # what is too large saturates
+
+
 def _as(a: np.ndarray, d: np.dtype) -> np.ndarray:
     """`a.astype(d)`, where NumPy does not report what is out of range."""
+    if d.kind == "V" and d.name == "float8_e4m3fn":
+        a = _saturated(a)
     if a.dtype.kind != "f" or d.kind == "f" and d.itemsize >= a.itemsize or d.kind == "b":
         return a.astype(d)
     quiets = G["QUIETS"]
@@ -84,7 +100,7 @@ def _to(self: Tensor, *args: Any, **kw: Any) -> Any:
         d, a = args[0], self._a
         if a.dtype is d.np:
             return self
-        if a.__class__ is G["ND"] and self._rg is False and a.dtype.kind in "biuf" and a.flags.c_contiguous:
+        if a.__class__ is G["ND"] and self._rg is False and a.dtype.kind in "biuf" and a.flags.c_contiguous and d is not _E4M3:
             return wrap(_as(a, d.np))
         return run(_to_copy, (self, d, None)) if a.dtype.kind != "c" else _to(self, dtype=d)
     dt, dev, copy, fmt = (
@@ -192,6 +208,7 @@ for _n, _d in (
     ("char", "int8"),
     ("byte", "uint8"),
     ("bool", "bool"),
+    ("chalf", "complex32"),
     ("cfloat", "complex64"),
     ("cdouble", "complex128"),
 ):
@@ -331,6 +348,8 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False):
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     while src.ndim > input.ndim:
         src = src[0]
+    if input.dtype.itemsize == 1 and input.dtype.kind == "V":
+        src = D.saturated(src, D.of(input.dtype))
     np.copyto(input, src.real if src.dtype.kind == "c" and input.dtype.kind != "c" else src, casting="unsafe")
 
 
@@ -346,16 +365,19 @@ copy_.gradient(input=lambda grad: grad * 0, src=_copy_src)
 def _check_fill(input, value):
     if hasattr(value, "ndim") and value.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
-    if isinstance(value, complex) and input.dtype.kind != "c":
-        raise RuntimeError("value cannot be converted to type without overflow: a complex value for a real tensor")
+    if isinstance(value, (int, float, complex)):
+        require_fits(value, D.of(input.dtype))
 
 
 @writes(method=False, name="fill", check=_check_fill, exact=True)
 def fill_(input: Tensor, value: Tensor | Number):
     """`value` (a number or 0-dim tensor) in every element."""
-    if isinstance(value, int) and not isinstance(value, bool) and input.dtype.kind in "iu":
-        value = np.asarray(value).astype(input.dtype)
-    input[...] = value
+    d = D.of(input.dtype)
+    if isinstance(value, (int, float, complex)):
+        value = fitted(value, d)
+    elif value.dtype.kind == "c" and not d.is_complex:
+        value = value.real
+    input[...] = value if value.dtype == input.dtype else D.saturated(value, d).astype(input.dtype)
 
 
 fill_.gradient(input=lambda grad: grad * 0, value=lambda grad: grad.sum())

@@ -392,7 +392,12 @@ def _real(input: Tensor):
     raise NotImplementedError
 
 
-_real.array = lambda a: a.real
+def _half_parts(a: np.ndarray) -> np.ndarray:
+    """complex32 as float16 pairs: NumPy knows no parts of a dtype that is not its own."""
+    return a[..., None].view(np.float16)
+
+
+_real.array = lambda a: a.real if a.dtype.kind != "W" else _half_parts(a)[..., 0]
 _real.shape(lambda a: _part(a, 0))
 _real.gradient(input=lambda grad: grad.to(grad.dtype.to_complex()))
 
@@ -402,7 +407,7 @@ def _imag(input: Tensor):
     raise NotImplementedError
 
 
-_imag.array = lambda a: a.imag
+_imag.array = lambda a: a.imag if a.dtype.kind != "W" else _half_parts(a)[..., 1]
 _imag.shape(lambda a: _part(a, 1))
 _imag.gradient(input=lambda grad: grad * 1j)
 
