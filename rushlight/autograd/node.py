@@ -19,9 +19,10 @@ from ..core.tensor import MAYBE, Tensor, hooks, wrap
 from .modes import modes
 
 __all__ = ["Node", "AccumulateGrad", "Output", "Saved", "TensorMeta", "edge", "save", "save_result", "unpack", "freed", "next_seq",
-           "attach", "attach_many", "RemovableHandle", "saved_hooks"]
+           "attach", "attach_many", "RemovableHandle", "saved_hooks", "hooks_epoch"]
 
 next_seq = count(1).__next__
+hooks_epoch: list[int] = [0]     # moves when a hook of a tensor or node is registered or removed; compiled programs compare it
 _new = object.__new__
 
 
@@ -31,8 +32,10 @@ class RemovableHandle:
     def __init__(self, table: dict, key: int | None = None) -> None:
         self.id = next_seq() if key is None else key
         self._table = weakref.ref(table) if hasattr(table, "__weakref__") else (lambda: table)
+        hooks_epoch[0] += 1
 
     def remove(self) -> None:
+        hooks_epoch[0] += 1
         table = self._table()
         if table is not None:
             table.pop(self.id, None)

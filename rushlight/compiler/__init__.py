@@ -1,6 +1,9 @@
 """The compiler: whole calls captured and run as one program; native kernels made from scalar expressions.
 
     capture.py   one call, run for real while every operator is noted
+    observe.py   the call run under the capture, with everything patched that must be seen
+    walk.py      what Python data a function can reach: the nodes of its guards
+    watch.py     code and C functions that run in the call: what a capture must not contain
     guards.py    what a capture depended on in Python, and whether it still holds
     graph.py     buffers, views, steps: the captured call
     compiled.py  `compile`: capture at the first call, replay at the later ones

@@ -12,6 +12,7 @@ differs from one time to the next.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +26,7 @@ from ..core.tensor import Tensor
 from ..ops import execute, generate
 from ..ops import expr as E
 from ..ops.declare import Operator
-from ..ops.inplace import run_inplace
+from ..ops.inplace import run_inplace, run_inplace_plain
 from .graph import Buffer, Graph, Scalar, Step, View
 
 __all__ = ["Capture", "CaptureError"]
@@ -55,9 +56,16 @@ class Capture:
         self.keep: list[Any] = []                   # everything that must stay alive, so that ids stay unique
         self.made: list[tuple[Any, ndarray]] = []   # weak references to the tensors that operators made, and their arrays
         self.reason: str | None = None
-        self.leaves: dict[int, tuple[Tensor, bool]] = {}    # leaves whose .grad was set afresh, and whether it was None at entry
-        self.grown: dict[int, Tensor] = {}          # leaves whose .grad of before the call was added to
-        self.depth = 0
+        self.leaves: dict[int, Tensor] = {}         # leaves of before the call whose .grad was set afresh
+        self.ids: set[int] = set()                  # ids of the tensors that the call made
+        self.views: list[Any] = []                  # weak references to the views that the call made
+        self.constants: dict[int, tuple[int, View, ndarray]] = {}    # buffer -> where it was made, as what, and what it held then
+        self.copied: list[tuple[int, Step]] = []    # copies of constants that are written to or handed out
+        self.fresh: set[int] = set()                # ids of the buffers of constants that the call is known to have made
+        self.known: set[int] = set()                # ids of root arrays that the guards reach
+        self.census: set[int] | None = None         # ids of the root arrays of all tensors of before the call
+        self.thread = threading.get_ident()
+        self.last: tuple[Any, Any] | None = None    # the operator that ran last, and what it gave
         self.kept: dict[str, Any] = {}              # by name, the arrays that the operators within a composite's body gave
 
     # --- buffers ----------------------------------------------------------------------------------------------------
@@ -69,6 +77,10 @@ class Capture:
             self.graph.buffers.append(b)
             self.buffers[id(root)] = b
             self.keep.append(root)
+            if kind == "external" and id(root) not in self.known and not (self.census and id(root) in self.census):
+                values = root.copy(order="K")
+                self.constants[b.id] = (len(self.graph.steps), View(b, root.dtype, root.shape, root.strides), values)
+                return b
         if tensor is not None and b.tensor is None and b.kind == "external":
             b.tensor = tensor
         return b
@@ -81,8 +93,56 @@ class Capture:
 
     def new(self, t: Tensor) -> View:
         """The view of a fresh result. An operator that hands back memory it did not make gives a view, not a result."""
-        self.made.append((weakref.ref(t), t._a))
+        self.adopt(t)
         return self.view(t, "temp")
+
+    def adopt(self, t: Tensor) -> None:
+        self.made.append((weakref.ref(t), t._a))
+        self.ids.add(id(t))
+
+    # --- constants --------------------------------------------------------------------------------------------------
+    def constant_of(self, t: Tensor) -> None:
+        """`t` was made from Python values: it holds the same at every call, unless the call writes to it."""
+        self.adopt(t)
+        a = t._a
+        if a.__class__ is ndarray and id(root_of(a)) not in self.buffers and id(root_of(a)) not in self.known:
+            self.fresh.add(self.view(t).buffer.id)
+
+    def constant(self, b: Buffer) -> bool:
+        """Whether a buffer holds the same at every call."""
+        return b.id in self.constants and (b.id in self.fresh or self.census is not None) \
+            or any(v.buffer is b for _, s in self.copied for v in s.inputs.values())
+
+    def release(self, b: Buffer) -> None:
+        """A constant that is written to, or handed out, becomes a copy that is made anew at every call."""
+        if not self.constant(b) or b.id not in self.constants:
+            return
+        found = self.constants.pop(b.id)
+        at, v, values = found
+        source = Buffer(len(self.graph.buffers), values.nbytes, "external", values)
+        self.graph.buffers.append(source)
+        b.kind, b.tensor = "temp", None
+        self.copied.append((at, Step("copy", "constant", {"input": View(source, values.dtype, values.shape, values.strides)}, [v])))
+
+    def settle(self) -> None:
+        """After the call: put the copies of constants, and the checks of arguments, where they belong."""
+        for s in self.graph.steps:
+            for v in s.outputs:
+                self.release(v.buffer)
+        steps = self.graph.steps
+        for at, s in sorted(self.copied, key=lambda x: -x[0]):
+            steps.insert(at, s)
+            s.outputs[0].buffer.writes += 1
+        written: set[int] = set()
+        first = []
+        for s in steps:
+            if s.name == "check_target" and s.kind == "host" and all(v.buffer.kind == "external" and v.buffer.id not in written for v in s.reads):
+                first.append(s)         # fails before anything is done
+            written.update(v.buffer.id for v in s.outputs)
+        if first:
+            steps[:] = [*first, *[s for s in steps if not any(s is f for f in first)]]
+        for i, s in enumerate(steps):
+            s.index = i
 
     def fail(self, reason: str) -> None:
         if self.reason is None:
@@ -91,28 +151,43 @@ class Capture:
     # --- calls ------------------------------------------------------------------------------------------------------
     def call(self, op: Operator, values: tuple, inplace: bool = False) -> Any:
         """Run an operator and note it."""
+        if self.thread != threading.get_ident():      # another thread's call is its own affair
+            return run_inplace_plain(op, values) if inplace else execute._RUN[op.kind](op, values)
         if self.reason is not None:
             return self._plain(op, values, inplace)
+        self.last = None
         try:
             if inplace:
                 return self._inplace(op, values)
             return getattr(self, "_" + op.kind)(op, values)
         except CaptureError as e:
             self.fail(str(e))
-            return self._plain(op, values, inplace)
+        except Exception as e:
+            if self.last is None or self.last[0] is not op:
+                raise               # the operator's own
+            self.fail(f"{op.name} could not be noted: {type(e).__name__}: {e}")
+        if self.last is not None and self.last[0] is op:
+            return self.last[1]
+        return self._plain(op, values, inplace)
 
     def _plain(self, op: Operator, values: tuple, inplace: bool) -> Any:
         """The operator alone, unnoted."""
         execute.capture[0] = None
         try:
-            return run_inplace(op, values) if inplace else execute.run(op, values)
+            r = run_inplace(op, values) if inplace else execute.run(op, values)
         finally:
             execute.capture[0] = self
+        self.last = (op, r)
+        return r
 
     def _composite(self, op: Operator, values: tuple) -> Any:
         if op.data_source:
+            if any(True for _ in _tensors_in(values)):
+                self.fail(f"{op.name} makes a tensor from the values of others")
             r = self._plain(op, values, False)
             self.keep.append(r)
+            if isinstance(r, Tensor) and not any(r is v for v in values):
+                self.constant_of(r)
             return r
         if not (op.gradients or op.joint):
             return op.body(*values)
@@ -129,10 +204,22 @@ class Capture:
 
     def _view(self, op: Operator, values: tuple) -> Any:
         self.view(values[0])
-        return self._plain(op, values, False)
+        r = self._plain(op, values, False)
+        self._views(r, values)
+        return r
+
+    def _views(self, r: Any, values: tuple) -> None:
+        for t in r if isinstance(r, (tuple, list)) else (r,):
+            if isinstance(t, Tensor) and not any(t is v for v in values):
+                self.views.append(weakref.ref(t))
+                self.ids.add(id(t))
 
     def _creation(self, op: Operator, values: tuple) -> Any:
         t = self._plain(op, values, False)
+        if op.random and any(True for _ in _tensors_in(values)) and not op.name.endswith("_like"):
+            raise CaptureError(f"{op.name} draws by values of tensors")
+        if not isinstance(t, Tensor):
+            raise CaptureError(f"{op.name} gives several tensors")
         v = self.new(t)
         if op.random:      # drawn anew at every run, from the same stream
             self.graph.add(Step("host", op.name, {}, [v], op=op, args=[], writes=False, call=lambda: execute.run(op, values)._a))
@@ -143,9 +230,12 @@ class Capture:
         if op.name.split("_")[0] in ("zeros", "ones", "full") and a.size:
             self.graph.add(Step("fill", op.name, {}, [v], value=a.reshape(-1)[0].item()))
         else:
-            v.buffer.kind = "external"
-            v.buffer.tensor = t
+            self.made.pop()
+            del self.buffers[id(v.buffer.array)]
+            v.buffer.kind = "gone"
+            self.graph.buffers.pop()
             self.keep.append(t)
+            self.constant_of(t)
         return t
 
     def _pointwise(self, op: Operator, values: tuple) -> Any:
@@ -165,7 +255,7 @@ class Capture:
                     raise CaptureError(f"{op.name} prepares its operands outside of its expression")
                 arrays = list(r)
         compute, result = execute.compute_dtypes(op, arrays)
-        cname = "float32" if compute.name in execute.HALF and not op.exact else compute.name
+        cname = execute.HALF.get(compute.name, compute.name) if not op.exact else compute.name
         static, absent, inputs = [], [], {}
         names: dict[str, E.Expr] = {}
         for p, a, v in zip(op.params, arrays, values, strict=True):
@@ -202,7 +292,7 @@ class Capture:
         traced = tuple(E.arg("input") if isinstance(v, Tensor) and p.kind == "tensor" else v for p, v in zip(op.params, values, strict=True))
         fold = op.body(*traced)
         compute, result = execute.fold_dtypes(op, a, bound.get("dtype"))
-        cname = "float32" if compute.name in execute.HALF else compute.name
+        cname = execute.HALF.get(compute.name, compute.name)
         n = 1
         for d in dims:
             n *= a.shape[d]
@@ -218,7 +308,9 @@ class Capture:
 
     def _structural(self, op: Operator, values: tuple) -> Any:
         t = self._plain(op, values, False)
-        if op.name in ("clone", "to") and isinstance(t, Tensor):
+        if any(t is v for v in values):
+            return t
+        if op.name in ("clone", "to") and isinstance(t, Tensor) and id(root_of(t._a)) not in self.buffers:
             self.graph.add(Step("copy", op.name, {"input": self.view(values[0])}, [self.new(t)]))
             return t
         if op.name in ("mm", "bmm", "linear") and t._a.dtype in (np.float32, np.float64):
@@ -265,6 +357,9 @@ class Capture:
 
     def _host(self, op: Operator, values: tuple, t: Any) -> Any:
         args = self._args(values)
+        if isinstance(t, Tensor) and not op.mutates and id(root_of(t._a)) in self.buffers:
+            self._views(t, values)      # memory of an operand
+            return t
         outs = [x for x in (t if isinstance(t, tuple) else (t,)) if x is not None]
         if op.keeps:
             raise CaptureError(f"{op.name} hands extra values to its gradient and has no body to capture")
@@ -309,12 +404,57 @@ class Capture:
         return r
 
     # --- what is not an operator ----------------------------------------------------------------------------------------
+    def draw(self, name: str, stream: Any, original: Callable, args: tuple, kwargs: dict) -> Any:
+        """A use of a random stream outside of an operator: drawn anew at every call where it needs no values of tensors."""
+        if self.reason is None and not (name in _DRAWS or name == "randperm") or any(isinstance(x, np.ndarray) for x in args[1:]):
+            self.fail(f"the call uses a random stream itself ({name})")
+        execute.capture[0] = None
+        try:
+            r = original(stream, *args, **kwargs)
+        finally:
+            execute.capture[0] = self
+        if self.reason is not None:
+            return r
+        a = r if name == "randperm" else args[0]
+        if name != "randperm" and (id(root_of(a)) not in self.buffers or self.buffers[id(root_of(a))].kind != "temp"):
+            self.fail(f"the call uses a random stream itself ({name})")
+            return r
+        shape, dtype = a.shape, a.dtype
+
+        def again() -> ndarray:
+            if name == "randperm":
+                return original(stream, *args, **kwargs)
+            x = np.empty(shape, dtype)
+            original(stream, x, *args[1:], **kwargs)
+            return x
+        v = View(self.buffer(a, "temp"), dtype, shape, a.strides, address(a) - address(root_of(a)) if a.size else 0)
+        self.graph.add(Step("host", name, {}, [v], op=_DRAW, args=[], writes=False, call=again))
+        return r
+
     def update(self, variant: Any, tensors: Any, numbers: Callable[[], Any], count: int) -> None:
         """An optimizer's update of lists of tensors; `numbers()` gives its scalars at run time."""
         columns = {n: [self.view(t) for t in tensors[n]] for n in variant.reads}
         outputs = [v for n in variant.outputs for v in columns[n]]
         self.graph.add(Step("update", variant.name, {}, outputs, variant=variant, columns=columns, numbers=Scalar(numbers),
                             tensors=[t for n in variant.outputs for t in tensors[n]]))
+
+
+class _Draw:
+    """What a step that draws outside of an operator has as its operator."""
+
+    name, kind, random, exact = "draw", "creation", True, True
+
+
+_DRAW = _Draw()
+_DRAWS = ("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "geometric_", "log_normal_", "cauchy_")
+
+
+def _tensors_in(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        yield x
+    elif isinstance(x, (list, tuple)):
+        for y in x:
+            yield from _tensors_in(y)
 
 
 def _broadcast(v: View, shape: tuple[int, ...]) -> View:

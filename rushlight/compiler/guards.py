@@ -1,232 +1,334 @@
 """Guards: what a captured call depended on in the Python world, and whether it still holds.
 
-`Watch` observes a call: which user functions ran (their globals, closures and `self`), which attributes of modules were read or
-written, which builtins with effects were called. `Watch.finish` turns that into `Guards`, whose `check()` is one generated
-expression plus a comparison of the modules' mutation epoch; only when the epoch moved are the attributes compared one by one.
+Before a call, `Walk` (walk.py) goes through everything that the function's code can reach by the names in it: globals, closure variables,
+defaults, attributes, items of containers, the functions that these hold, and their names in turn. Each thing visited becomes a `Node`
+that can tell whether it is still the `same()`. After the call the nodes are asked: what changed is an effect of the call, which
+a replay would not have, so the capture is refused. Before a replay they are asked again: what changed was changed by others. Most of
+them are asked by one generated expression of identity tests; the tables of modules only when the modules' mutation epoch moved.
 """
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
-from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, ModuleType
+import math
+import operator
+import types
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
+import numpy as np
+
+from ..autograd.node import hooks_epoch
+from ..core.device import device as Device
+from ..core.dtype import dtype as DType
 from ..core.tensor import Tensor
 
-__all__ = ["Watch", "Guards", "token"]
+__all__ = ["Node", "Table", "Row", "Map", "Set", "Cell", "Attributes", "Contents", "Memory", "Steps", "Hooks", "Guards", "alike", "token",
+           "PLAIN", "ABSENT"]
 
-PLAIN = (int, float, complex, bool, str, bytes, type(None), slice, range)
-_EFFECTS = {"print": "prints", "input": "reads input", "open": "opens a file", "next": "advances an iterator"}
-_EFFECT_MODULES = {"time": "reads the clock", "random": "draws from Python's random module", "_random": "draws from Python's random module"}
+PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+_is = operator.is_
 
 
-def token(x: Any, depth: int = 2) -> Any:
-    """Something that compares equal as long as `x` means the same to a captured call: the value of plain things, the identity of
-    others, the tokens of what containers and plain objects hold."""
-    if isinstance(x, PLAIN):
+class _Absent:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT = _Absent()
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether two values mean the same to a captured call: identity, or equality of plain values of one type, to the last bit."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return a == b and math.copysign(1.0, a) == math.copysign(1.0, b) or a != a and b != b
+    if isinstance(a, complex):
+        return alike(a.real, b.real) and alike(a.imag, b.imag)
+    if isinstance(a, (*PLAIN, range, DType, Device)):
+        return a == b
+    if isinstance(a, np.generic):
+        return a.tobytes() == b.tobytes()
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, slice):
+        return alike((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+    if isinstance(a, types.MethodType):
+        return a.__self__ is b.__self__ and a.__func__ is b.__func__
+    return False
+
+
+def token(x: Any) -> Any:
+    """Something that compares equal for arguments that are `alike`."""
+    if x.__class__ is int or x.__class__ is str or x is None or x.__class__ is bool:
+        return (x.__class__, x)
+    if isinstance(x, (float, complex)):
+        return (type(x), repr(x) if x == 0 or x != x or isinstance(x, complex) else x)
+    if isinstance(x, (*PLAIN, range, DType, Device)):
         return (type(x), x)
-    if depth:
-        if isinstance(x, (list, tuple, set, frozenset)) and len(x) <= 64:
-            return (id(x) if not isinstance(x, tuple) else tuple, tuple([token(y, depth - 1) for y in x]))
-        if isinstance(x, dict) and len(x) <= 64:
-            return (id(x), tuple([(k if isinstance(k, PLAIN) else id(k), token(y, depth - 1)) for k, y in x.items()]))
-        if not isinstance(x, (Tensor, ModuleType, type, FunctionType, BuiltinFunctionType)) and hasattr(x, "__dict__") \
-                and not type(x).__module__.startswith(("rushlight", "torch")) and not _is_module(x):
-            return (id(x), tuple([(k, token(y, depth - 1)) for k, y in vars(x).items()]))
+    if isinstance(x, np.generic):
+        return (type(x), x.tobytes())
+    if isinstance(x, slice):
+        return (slice, token(x.start), token(x.stop), token(x.step))
+    if isinstance(x, types.MethodType):
+        return (types.MethodType, id(x.__self__), id(x.__func__))
     return id(x)
 
 
-_LIBRARY = os.path.dirname(os.__file__)
+# --- nodes ------------------------------------------------------------------------------------------------------------
+class Node:
+    """Something that the call may read, as it was."""
+
+    label = ""
+
+    def same(self) -> bool:
+        raise NotImplementedError
+
+    def terms(self, put: Callable[[Any], str]) -> list[str]:
+        """Quick tests: all true means same; `put` gives a name for a value."""
+        n = put(self.same)
+        return [f"{n}()"]
+
+    def what(self) -> str:
+        return self.label
 
 
-def _of_python(filename: str) -> bool:
-    """Whether code belongs to Python's own library, or was generated here."""
-    return filename.startswith((_LIBRARY, "<frozen", "<rushlight", "<update rule")) and "site-packages" not in filename
+class Table(Node):
+    """Some of the names of a dict: a namespace, the attributes of an object."""
+
+    def __init__(self, d: Any, items: list[tuple[Any, Any]], label: str, length: bool = False) -> None:
+        self.d, self.items, self.label = d, items, label
+        self.length = len(d) if length else None
+
+    def same(self) -> bool:
+        get = self.d.get
+        return (self.length is None or len(self.d) == self.length) and all(alike(get(k, ABSENT), v) for k, v in self.items)
+
+    def terms(self, put: Callable[[Any], str]) -> list[str]:
+        if not self.items:
+            return []
+        g, absent = put(self.d.get), put(ABSENT)
+        return [f"{g}({k!r}, {absent}) is {put(v)}" for k, v in self.items if isinstance(k, str)]
+
+    def what(self) -> str:
+        for k, v in self.items:
+            if not alike(self.d.get(k, ABSENT), v):
+                return f"{self.label}{k}"
+        return self.label + "..."
 
 
-def _is_module(x: Any) -> bool:
-    from ..nn.modules.module import Module
-    return isinstance(x, Module)
+class Row(Node):
+    """The items of a list or deque."""
+
+    def __init__(self, x: Any, label: str) -> None:
+        self.x, self.items, self.label = x, tuple(x), label
+
+    def same(self) -> bool:
+        return len(self.x) == len(self.items) and all(map(alike, self.x, self.items))
+
+    def terms(self, put: Callable[[Any], str]) -> list[str]:
+        x, i = put(self.x), put(self.items)
+        return [f"len({x}) == {len(self.items)}"] + ([f"all(map(_is, {x}, {i}))"] if self.items else [])
+
+
+class Map(Node):
+    """A whole dict."""
+
+    def __init__(self, d: dict, label: str) -> None:
+        self.d, self.label = d, label
+        self.keys, self.values = tuple(d), tuple(d.values())
+
+    def same(self) -> bool:
+        return len(self.d) == len(self.keys) and all(map(alike, self.d, self.keys)) and all(map(alike, self.d.values(), self.values))
+
+    def terms(self, put: Callable[[Any], str]) -> list[str]:
+        d = put(self.d)
+        out = [f"len({d}) == {len(self.keys)}"]
+        if self.keys:
+            out += [f"all(map(_is, {d}, {put(self.keys)}))", f"all(map(_is, {d}.values(), {put(self.values)}))"]
+        return out
+
+    def what(self) -> str:
+        for k, v in zip(self.keys, self.values, strict=True):
+            if isinstance(k, PLAIN) and not alike(self.d.get(k, ABSENT), v):
+                return f"{self.label}[{k!r}]"
+        return self.label
+
+
+class Set(Node):
+    def __init__(self, s: set, label: str) -> None:
+        self.s, self.items, self.label = s, {id(x): x for x in s}, label
+
+    def same(self) -> bool:
+        if len(self.s) != len(self.items):
+            return False
+        return all(id(x) in self.items or isinstance(x, (*PLAIN, tuple)) and any(alike(x, y) for y in self.items.values()) for x in self.s)
+
+
+class Cell(Node):
+    def __init__(self, cell: Any, label: str) -> None:
+        self.cell, self.label = cell, label
+        self.value = self.read()
+
+    def read(self) -> Any:
+        try:
+            return self.cell.cell_contents
+        except ValueError:
+            return ABSENT
+
+    def same(self) -> bool:
+        return alike(self.read(), self.value)
+
+    def terms(self, put: Callable[[Any], str]) -> list[str]:
+        if self.value is ABSENT:
+            return super().terms(put)
+        return [f"{put(self.cell)}.cell_contents is {put(self.value)}"]
+
+
+class Attributes(Node):
+    """Some attributes of any object: slots of an instance, code and defaults of a function."""
+
+    def __init__(self, obj: Any, names: Iterable[str], label: str) -> None:
+        self.obj, self.label = obj, label
+        self.items = [(n, getattr(obj, n, ABSENT)) for n in names]
+
+    def same(self) -> bool:
+        return all(alike(getattr(self.obj, n, ABSENT), v) for n, v in self.items)
+
+    def terms(self, put: Callable[[Any], str]) -> list[str]:
+        if any(v is ABSENT for _, v in self.items):
+            return super().terms(put)
+        o = put(self.obj)
+        return [f"{o}.{n} is {put(v)}" for n, v in self.items]
+
+    def what(self) -> str:
+        return next((f"{self.label}{n}" for n, v in self.items if not alike(getattr(self.obj, n, ABSENT), v)), self.label)
+
+
+class Contents(Node):
+    """A small NumPy array, by its contents."""
+
+    def __init__(self, a: np.ndarray, label: str) -> None:
+        self.a, self.copy, self.label = a, a.copy(), label
+
+    def same(self) -> bool:
+        a, b = self.a, self.copy
+        return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+class Memory(Node):
+    """A tensor: its memory and whether it requires grad. Its contents are read by the program."""
+
+    def __init__(self, t: Tensor, label: str) -> None:
+        self.t, self.a, self.rg, self.label = t, t._a, t._rg, label
+        self.fixed = t._base is None
+        self.made = _maker(t)
+
+    def same(self) -> bool:
+        return self.t._a is self.a and (not self.fixed or self.t._rg is self.rg)
+
+    def after(self) -> bool:
+        """Whether the call left the history alone, too."""
+        return self.same() and _maker(self.t) is self.made
+
+    def terms(self, put: Callable[[Any], str]) -> list[str]:
+        t = put(self.t)
+        return [f"{t}._a is {put(self.a)}"] + ([f"{t}._rg is {self.rg!r}"] if self.fixed else [])
+
+    def what(self) -> str:
+        return f"{self.label} (a tensor of shape {list(self.a.shape)}: its memory, requires_grad or history)"
+
+
+def _maker(t: Tensor) -> Any:
+    n = t._node
+    return None if n is None or n.is_accumulator else n
+
+
+class Steps(Node):
+    """An optimizer: its groups, their parameters, and the tensors of its state. The numbers of the groups are read at every call."""
+
+    def __init__(self, o: Any, label: str) -> None:
+        self.o, self.label = o, label
+        self.groups, self.state = o.param_groups, o.state
+        self.each = tuple(o.param_groups)
+        self.lists = tuple([(g, g["params"], tuple(g["params"])) for g in self.each])
+        self.states = tuple(self.state.values())
+        self.tables = tuple([s for s in self.states if isinstance(s, dict)])
+        self.entries = tuple(chain.from_iterable(map(dict.values, self.tables)))
+
+    def same(self) -> bool:
+        return (self.o.param_groups is self.groups and self.o.state is self.state and len(self.groups) == len(self.each)
+                and all(map(_is, self.groups, self.each)) and all(g["params"] is p and len(p) == len(c) and all(map(_is, p, c)) for g, p, c in self.lists)
+                and len(self.state) == len(self.states) and all(map(_is, self.state.values(), self.states))
+                and sum(map(len, self.tables)) == len(self.entries)
+                and all(map(_is, chain.from_iterable(map(dict.values, self.tables)), self.entries)))
+
+
+class Hooks(Node):
+    """The hooks of a leaf; asked when some hook was registered or removed."""
+
+    def __init__(self, t: Tensor, label: str) -> None:
+        self.t, self.label = t, label
+        self.functions = self.read()
+
+    def read(self) -> tuple:
+        n = self.t._node
+        if n is None or not n.is_accumulator:
+            return ()
+        return tuple([f for table in (n.pre_hooks, n.post_hooks, n.after_hooks) if table for f in table.values()])
+
+    def same(self) -> bool:
+        now = self.read()
+        return len(now) == len(self.functions) and all(a is b or type(a) is tuple and a[1] is b[1] for a, b in zip(now, self.functions, strict=True))
 
 
 class Guards:
-    """`check()` says whether everything is as it was."""
+    """`check()` says whether everything that a walk found is as it was."""
 
-    def __init__(self, quick: Callable[[], bool], attributes: list[tuple[Any, str, Any]], deep: list[tuple[Callable[[], Any], Any]],
-                 keep: list[Any]) -> None:
+    def __init__(self, walk: Any) -> None:
         from ..nn.modules.module import mutation_epoch
-        self.quick, self.attributes, self.deep, self.keep = quick, attributes, deep, keep
-        self.epochs = mutation_epoch
-        self.epoch = mutation_epoch[0]
+        self.walk = walk
+        self.nodes, self.tables, self.hooked = walk.nodes, walk.tables, walk.hooked
+        self.epochs, self.hook_epochs = mutation_epoch, hooks_epoch
+        self.epoch, self.hook_epoch = mutation_epoch[0], hooks_epoch[0]
+        env: dict[str, Any] = {"_is": _is}
+        names: dict[int, str] = {}
+
+        def put(x: Any) -> str:
+            if x is None or x is True or x is False:
+                return repr(x)
+            n = names.get(id(x))
+            if n is None:
+                n = names[id(x)] = f"v{len(names)}"
+                env[n] = x
+            return n
+        terms = [t for n in self.nodes for t in n.terms(put)]
+        parts = [" and ".join(terms[k:k + 100]) for k in range(0, len(terms), 100)] or ["True"]
+        body = "".join(f"    if not ({p}): return False\n" for p in parts)
+        exec(compile(f"def quick():\n{body}    return True", "<rushlight guards>", "exec"), env)
+        self.quick: Callable[[], bool] = env["quick"]
 
     def check(self) -> bool:
-        if not self.quick():
-            return False
-        for get, want in self.deep:
-            try:
-                if get() != want:
-                    return False
-            except Exception:
+        try:
+            if not self.quick() and not all([n.same() for n in self.nodes]):
                 return False
-        if self.epoch != self.epochs[0]:
-            now = self.epochs[0]
-            for obj, name, want in self.attributes:
-                try:
-                    if token(getattr(obj, name), 2) != want:
-                        return False
-                except AttributeError:
+            if self.epoch != self.epochs[0]:
+                now = self.epochs[0]
+                if not all([n.same() for n in self.tables]):
                     return False
-            self.epoch = now
+                self.epoch = now
+            if self.hook_epoch != self.hook_epochs[0]:
+                now = self.hook_epochs[0]
+                if not all([n.same() for n in self.hooked]):
+                    return False
+                self.hook_epoch = now
+        except Exception:       # an attribute is gone, or a property of the user's raises
+            return False
         return True
 
     def why(self) -> str:
-        """The first guard that fails, in words."""
-        for obj, name, want in self.attributes:
-            if token(getattr(obj, name, None), 2) != want:
-                return f"{type(obj).__name__}.{name} changed"
-        for get, want in self.deep:
-            if get() != want:
-                return f"a value that the function reads changed ({getattr(get, '__doc__', None) or 'global or closure'})"
-        return "a global, a closure variable or a tensor that the function reads was replaced"
-
-
-class Watch:
-    """Observes one call of `fn`."""
-
-    def __init__(self, fn: Callable) -> None:
-        self.fn = fn
-        self.codes: dict[Any, tuple[dict, Any]] = {}        # code -> (globals, first argument)
-        self.attributes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
-        self.written: list[str] = []
-        self.reason: str | None = None
-        self.importing = 0
-        self.keep: list[Any] = []
-        self.objects: list[Any] = []
-
-    # --- observing ------------------------------------------------------------------------------------------------
-    def __enter__(self) -> Watch:
-        from ..nn.modules.module import Module
-        watch = self
-        plain_get = object.__getattribute__
-        before_set = Module.__setattr__
-
-        def getattribute(module: Any, name: str) -> Any:
-            value = plain_get(module, name)
-            if name[:2] != "__" and not callable(value) or name in ("_modules", "_parameters", "_buffers"):
-                key = (id(module), name)
-                if key not in watch.attributes and not name.endswith("_hooks"):
-                    watch.attributes[key] = (module, name, token(value, 2))
-            return value
-
-        def setattribute(module: Any, name: str, value: Any) -> None:
-            if name not in ("_compiled_call_impl",):
-                watch.written.append(f"{type(module).__name__}.{name}")
-            before_set(module, name, value)
-
-        self.before_set, self.Module = before_set, Module
-        Module.__getattribute__ = getattribute  # type: ignore[method-assign, assignment]
-        Module.__setattr__ = setattribute  # type: ignore[method-assign, assignment]
-        self.before_profile = sys.getprofile()
-        sys.setprofile(self.profile)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        sys.setprofile(self.before_profile)
-        del self.Module.__getattribute__
-        self.Module.__setattr__ = self.before_set  # type: ignore[method-assign]
-
-    def profile(self, frame: Any, event: str, arg: Any) -> None:
-        code = frame.f_code
-        if code.co_name == "_find_and_load" and code.co_filename == "<frozen importlib._bootstrap>" and event in ("call", "return"):
-            self.importing += 1 if event == "call" else -1          # what runs when a module is imported is no part of the call
-        elif self.importing:
-            return
-        elif event == "call":
-            g = frame.f_globals
-            name = g.get("__name__", "")
-            if name.startswith("rushlight") or name in ("threading", "weakref", "contextlib", "functools", "warnings", "numpy", "ctypes") \
-                    or name.startswith(("numpy.", "importlib", "scipy", "llvmlite")):
-                return
-            if _of_python(code.co_filename):
-                return
-            if code not in self.codes:
-                first = None
-                if code.co_argcount and code.co_varnames[0] == "self":
-                    first = frame.f_locals.get("self")
-                self.codes[code] = (g, first)
-        elif event == "c_call" and self.reason is None:
-            module = getattr(arg, "__module__", None)
-            name = getattr(arg, "__name__", "")
-            caller = frame.f_globals.get("__name__", "")
-            if caller.startswith(("rushlight", "numpy", "importlib", "ctypes", "weakref", "contextlib")) \
-                    or caller != "random" and _of_python(frame.f_code.co_filename):
-                return
-            if module in ("builtins", None) and name in _EFFECTS and getattr(arg, "__self__", None).__class__ is ModuleType:
-                self.reason = f"the function {_EFFECTS[name]} ({name}) at {frame.f_code.co_filename}:{frame.f_lineno}"
-            elif module in _EFFECT_MODULES or type(getattr(arg, "__self__", None)).__module__ in _EFFECT_MODULES:
-                self.reason = f"the function {_EFFECT_MODULES.get(module or '', 'draws from the random module')} at " \
-                              f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-    # --- the result -------------------------------------------------------------------------------------------------
-    def finish(self, tensors: list[Tensor]) -> Guards:
-        """Guards over what was observed, and over the arrays and flags of the external `tensors`."""
-        env: dict[str, Any] = {}
-        terms: list[str] = []
-        deep: list[tuple[Callable[[], Any], Any]] = []
-        self.keep.append(self.fn)
-
-        def add(obj: Any, expr: str, value: Any, get: Callable[[], Any]) -> None:
-            k = len(env)
-            if isinstance(value, PLAIN) or isinstance(value, (list, dict, set, tuple)) or type(token(value, 1)) is tuple:
-                if isinstance(value, (bool, type(None))):
-                    env[f"o{k}"] = obj
-                    terms.append(f"{expr.format(f'o{k}')} is {value}")
-                    return
-                deep.append((lambda: token(get(), 2), token(value, 2)))
-                self.keep.append(value)
-                return
-            env[f"o{k}"], env[f"v{k}"] = obj, value
-            terms.append(f"{expr.format(f'o{k}')} is v{k}")
-
-        for code, (g, first) in self.codes.items():
-            for name in dict.fromkeys(_names(code)):
-                if name in g and not name.startswith("__"):
-                    add(g, "{0}.get(" + repr(name) + ")", g[name], lambda g=g, n=name: g.get(n))  # type: ignore[misc]
-            for cell, name in self._cells(code):
-                try:
-                    value = cell.cell_contents
-                except ValueError:
-                    continue
-                if name != "__class__":
-                    add(cell, "{0}.cell_contents", value, lambda c=cell: c.cell_contents)  # type: ignore[misc]
-            if first is not None and not _is_module(first) and not type(first).__module__.startswith(("rushlight", "torch")):
-                deep.append((lambda o=first: token(o, 2), token(first, 2)))  # type: ignore[misc]
-        for t in tensors:
-            k = len(env)
-            env[f"o{k}"], env[f"v{k}"] = t, t._a
-            terms.append(f"o{k}._a is v{k}")
-            if t._base is None:
-                terms.append(f"o{k}._rg is {t._rg!r}")
-        body = " and ".join(terms) or "True"
-        exec(compile(f"def quick():\n    return {body}", "<rushlight guards>", "exec"), env)
-        return Guards(env["quick"], list(self.attributes.values()), deep, self.keep)
-
-    def _cells(self, code: Any) -> list[tuple[Any, str]]:
-        if not code.co_freevars:
-            return []
-        fn = self.fn if getattr(self.fn, "__code__", None) is code else next(
-            (f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code), None)
-        if fn is None or fn.__closure__ is None:
-            return []
-        return list(zip(fn.__closure__, code.co_freevars, strict=True))
-
-
-def _names(code: Any) -> list[str]:
-    out = list(code.co_names)
-    for c in code.co_consts:
-        if isinstance(c, type(code)):
-            out += _names(c)
-    return out
+        """The first thing that is not as it was, in words."""
+        return f"{self.walk.changed() or 'nothing'} changed"

@@ -40,20 +40,16 @@ ndarray = np.ndarray
 def run_out(op: Operator, values: tuple, out: Any) -> Any:
     """Write the result into `out` (a tensor, or a tuple of them), resized if need be."""
     outs = out if isinstance(out, (tuple, list)) else (out,)
-    for o in outs:
-        if not isinstance(o, Tensor):
-            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(o).__name__}")
-        if modes.grad and o.requires_grad:
-            raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
-                               "requires grad.")
     flat = [x for v in values for x in (v if isinstance(v, (list, tuple)) else (v,))]
-    if modes.grad and any(isinstance(x, Tensor) and x.requires_grad for x in flat):
-        raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
-                           "requires grad.")
-    if op.kind == "reduction" and isinstance(out, Tensor):
-        i = next((i for i, p in enumerate(op.params) if p.name == "dtype"), None)
-        if i is not None and values[i] is None and out.dtype.category >= D.FLOAT:
+    check_out(op, outs, flat)
+    if op.out_view:
+        return _become(op, out, run(op, values))
+    if op.out_dtype == "dtype" and isinstance(out, Tensor):
+        i = next(i for i, p in enumerate(op.params) if p.name == "dtype")
+        if values[i] is None:
             values = (*values[:i], out.dtype, *values[i + 1:])
+        elif op.kind != "reduction":
+            dtype_of_out(values[i], out)
     for o in outs:
         check_overlap(o._a, op.name)
     operands = [x._a for x in flat if isinstance(x, Tensor)] if op.kind != "creation" else []
@@ -68,6 +64,35 @@ def run_out(op: Operator, values: tuple, out: Any) -> Any:
     for o, x in zip(outs, rs, strict=True):
         write_out(op, o, x, operands)
     return out if isinstance(out, Tensor) else type(r)._make(outs) if hasattr(r, "_make") else tuple(outs)
+
+
+def check_out(op: Operator, outs: Any, operands: Any) -> None:
+    """TypeError if what `out=` got is no tensor, RuntimeError if it or an operand requires grad."""
+    for o in outs:
+        if not isinstance(o, Tensor):
+            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(o).__name__}")
+    if modes.grad and (any(o.requires_grad for o in outs) or op.can_differentiate and any(isinstance(x, Tensor) and x.requires_grad for x in operands)):
+        raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+                           "requires grad.")
+
+
+def dtype_of_out(dtype: Any, out: Tensor) -> D.dtype:
+    """The dtype of a constructor with `out=`: that of `out`, which `dtype=` must not contradict."""
+    if dtype is not None and dtype is not out.dtype:
+        raise RuntimeError(f"dtype {dtype!r} does not match dtype of out parameter ({out.dtype!r})")
+    return out.dtype
+
+
+def _become(op: Operator, out: Tensor, view: Tensor) -> Tensor:
+    """`out` as the view itself, on the memory of the input: what `out=` of a view means (0.3; PyTorch has it no longer)."""
+    if out.dtype is not view.dtype:
+        raise RuntimeError(f"{op.name}(): expected out tensor to have dtype {view.dtype!r}, but got {out.dtype!r}: a view has the dtype of its input")
+    if out._a.__class__ is not view._a.__class__:
+        raise RuntimeError(f"Expected all tensors to be on the same device, but out is on {out.device} and the input on {view.device}")
+    out._a, out._v, out._base, out._rg, out._node = view._a, view._v, view._base, view._rg, view._node
+    if view._base is not None:
+        out._vg = view._vg
+    return out
 
 
 def write_out(op: Operator, out: Tensor, r: Tensor, operands: list[Any]) -> None:
@@ -169,6 +194,12 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
         raise bad_argument(op, op.params[0], t)
     if capture[0] is not None:
         return capture[0].call(op, values, True)
+    return run_inplace_plain(op, values)
+
+
+def run_inplace_plain(op: Operator, values: tuple) -> Tensor:
+    """`run_inplace` that no capture sees."""
+    t = values[0]
     name = op.name + "_"
     recording = check_writable(t, name) and any(_requires(v) for v in values)
     if recording and not t.requires_grad and t._base is not None and t._vg < 0:
@@ -179,9 +210,17 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
     a = t._a
     if op.kind == "view" or op.inplace_view:
         return _inplace_view(op, t, values)
-    check_overlap(a, name)
-    before_write = _keep_operand(op, values) if recording else t
+    if not op.expanded:
+        check_overlap(a, name)
     others = values[1:]
+    if recording and op.forms and compute_dtypes(op, arrays_of(op, values)[0])[0].category in op.forms:
+        # another operator computes it: its result is copied
+        kept = [_copy_of(v, v._a.copy()) if isinstance(v, Tensor) and (v is t or v._v is t._v is not None) else v for v in values]
+        r = run(op, tuple(kept))
+        if not can_cast(r.dtype, t.dtype):
+            raise RuntimeError(f"result type {_scalar_name(r.dtype)} can't be cast to the desired output type {_scalar_name(t.dtype)}")
+        return t.copy_(r)
+    before_write = _keep_operand(op, values) if recording else t
     if recording and t._v is not None:     # views of what is about to be lost
         others = tuple([_copy_of(v, v._a.copy()) if v is not t and isinstance(v, Tensor) and v._v is t._v else v for v in others])
     if op.kind == "writes":
@@ -260,6 +299,8 @@ def _inplace_view(op: Operator, t: Tensor, values: tuple) -> Tensor:
         t._node, t._rg = v._node, v._rg
     t._a = v._a
     bump(t)
+    if t._base is None and t._rg is True:      # its views hang on the new node from now on
+        t._v[1] += 1
     return t
 
 
