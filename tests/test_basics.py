@@ -183,7 +183,7 @@ def test_tensor():  # mission: I-21, I-22, I-23
     with pytest.raises(ValueError, match="length"):
         torch.tensor([[1, 2], [3]])
     with pytest.raises(TypeError):
-        torch.tensor(["a"])
+        torch.tensor("a")
     with pytest.raises(RuntimeError):
         torch.tensor([1.0], pin_memory=True)
 

@@ -62,8 +62,8 @@ def test_frozen_parameters_stay_as_they_are():  # mission: A-03
 def test_variable_makes_a_tensor():  # mission: A-04
     data = torch.ones(2)
     v = Variable(data)
-    assert isinstance(v, torch.Tensor) and isinstance(v,
-                                                      Variable) and not v.requires_grad and v.data_ptr() == data.data_ptr()
+    assert isinstance(v, torch.Tensor) and isinstance(v, Variable) and not v.requires_grad
+    assert v.data_ptr() == data.data_ptr()
     w = Variable(data, requires_grad=True)
     (w * 3).sum().backward()
     assert w.grad.tolist() == [3, 3] and not data.requires_grad
@@ -88,7 +88,8 @@ def test_inference_keeps_nothing():  # mission: A-05
         ref = weakref.ref(hidden)
         out = net[2](net[1](hidden))
         del hidden
-    assert ref() is None and out.grad_fn is None and not out.requires_grad and all(p.requires_grad for p in net.parameters())
+    assert ref() is None and out.grad_fn is None and not out.requires_grad
+    assert all(p.requires_grad for p in net.parameters())
 
 
 def test_creator():  # mission: A-09
@@ -276,7 +277,8 @@ def test_no_grad_nests_restores_and_decorates():  # mission: A-21
     def fails():
         raise KeyError
 
-    assert not with_brackets().requires_grad and not without().requires_grad and with_brackets.__name__ == "with_brackets"
+    assert not with_brackets().requires_grad and not without().requires_grad
+    assert with_brackets.__name__ == "with_brackets"
     with torch.no_grad():
         assert recorded().requires_grad
     with pytest.raises(KeyError):
@@ -485,7 +487,8 @@ def test_in_place_through_a_view():  # mission: B-06
     before = base.grad_fn
     view = base[1:]
     view.mul_(10)
-    assert base.grad_fn is not before and type(base.grad_fn).__name__ == "CopySlices" and view.grad_fn.name() == "AsStridedBackward0"
+    assert base.grad_fn is not before and type(base.grad_fn).__name__ == "CopySlices"
+    assert view.grad_fn.name() == "AsStridedBackward0"
     base.sum().backward()
     assert x.grad.tolist() == [1, 10, 10]
     x.grad = None
@@ -645,8 +648,8 @@ def test_a_new_operation():  # mission: E-01
 
     a, b = leaf(2.0, -1.0), leaf(3.0, 0.5)
     y = Product.apply(a, b)
-    assert Product.seen == (True,
-                            True) and y.requires_grad and type(y.grad_fn).__name__ == "ProductBackward" == y.grad_fn.name()
+    assert Product.seen == (True, True) and y.requires_grad
+    assert type(y.grad_fn).__name__ == "ProductBackward" == y.grad_fn.name()
     y.sum().backward()
     assert a.grad.tolist() == [3, 0.5] and b.grad.tolist() == [2, -1]
     Product.apply(a, b.detach())
@@ -775,8 +778,8 @@ def test_old_style():  # mission: E-06
     a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
     f = MulConstant(5)
     y, z = f(a, b)
-    assert f.needs_input_grad == (True, True) and f.seen == (True,
-                                                             True) and y.requires_grad and z.requires_grad and y.grad_fn.constant == 5
+    assert f.needs_input_grad == (True, True) and f.seen == (True, True) and y.requires_grad and z.requires_grad
+    assert y.grad_fn.constant == 5
     y.sum().backward()
     assert a.grad.tolist() == [15, 20] and b.grad.tolist() == [5, 10]
     g = MulConstant(2)
@@ -788,8 +791,8 @@ def test_old_style():  # mission: E-06
 
 def test_old_style_constructor():  # mission: E-07
     a, b = leaf(1.0), leaf(3.0)
-    assert MulConstant(5)(a, b)[0].item() == 15 and MulConstant(constant=2)(torch.ones(1),
-                                                                            torch.ones(1))[0].grad_fn is None
+    assert MulConstant(5)(a, b)[0].item() == 15
+    assert MulConstant(constant=2)(torch.ones(1), torch.ones(1))[0].grad_fn is None
     for bad in (2.0, 3, "x", [1.0], None, np.ones(1)):
         with pytest.raises(TypeError, match=f"{type(bad).__name__}.*MulConstant"):
             MulConstant(5)(a, bad)
@@ -880,8 +883,8 @@ def test_the_linear_module(apply, bias):  # mission: E-11, E-12
     for a, b in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
     if apply is NewLinear.apply:
-        assert gradcheck(own, (x,)) and gradcheck(NewLinear.apply,
-                                                  (x, own.weight, own.bias) if bias else (x, own.weight))
+        assert gradcheck(own, (x,))
+        assert gradcheck(NewLinear.apply, (x, own.weight, own.bias) if bias else (x, own.weight))
 
 
 def test_parameters_and_buffers():  # mission: E-13
@@ -897,8 +900,8 @@ def test_parameters_and_buffers():  # mission: E-13
             return x * self.weight
 
     m = Scale()
-    assert [n for n, _ in m.named_parameters()] == ["weight"] and [n for n, _ in m.named_buffers()] == ["count",
-                                                                                                        "scratch"]
+    assert [n for n, _ in m.named_parameters()] == ["weight"]
+    assert [n for n, _ in m.named_buffers()] == ["count", "scratch"]
     assert set(m.state_dict()) == {"weight", "count"}
     opt = torch.optim.SGD(m.parameters(), lr=1.0)
     m(torch.ones(2)).sum().backward()
@@ -923,8 +926,8 @@ def test_c_code_on_a_tensors_memory():  # mission: E-14
     m = torch.arange(6, dtype=torch.int32).view(2, 3).t()[1:]
     start = (ctypes.c_int32 * 6).from_address(m.data_ptr())
     at = [[start[i * m.stride(0) + j * m.stride(1)] for j in range(2)] for i in range(2)]
-    assert at == m.tolist() == [[1, 4],
-                                [2, 5]] and m.data_ptr() == m.untyped_storage().data_ptr() + m.storage_offset() * 4
+    assert at == m.tolist() == [[1, 4], [2, 5]]
+    assert m.data_ptr() == m.untyped_storage().data_ptr() + m.storage_offset() * 4
 
 
 # --- R: the autograd API --------------------------------------------------------------------------------------------

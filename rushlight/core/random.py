@@ -48,6 +48,9 @@ class Generator:
             raise RuntimeError(f"Generator: expected device 'cpu', got '{device}', which has no random stream here")
         self._made, self._seed = None, DEFAULT_SEED
 
+    def __repr__(self) -> str:
+        return f"<torch._C.Generator object at {id(self):#x}>"
+
     @property
     def _stream(self) -> CPUStream:
         made = self._made

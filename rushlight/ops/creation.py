@@ -63,6 +63,10 @@ def create(op: Operator, values: tuple) -> Tensor:
 
             own[p.name] = as_int(op, p, own[p.name])
     if "size" in own:
+        if op.params[0].kind == "sizes":
+            from .generate import sizes
+
+            own["size"] = sizes(own["size"], op.name)
         for s in own["size"]:
             if s < 0:
                 raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(own['size'])}")

@@ -128,13 +128,19 @@ def _randint(
             + (f", got an unexpected keyword '{bad[0]}'" if bad else "")
         )
     low, high = (int(vals.get(k, 0)) for k in ("low", "high"))
-    t = f("empty")(tuple(vals["size"]), dtype=dtype or (out.dtype if out is not None else D.int64), device=device)
+    if out is not None:
+        from .inplace import check_out, dtype_of_out, write_out
+
+        check_out(randint, (out,), ())
+        dtype = dtype_of_out(dtype, out)
+    t = f("empty")(tuple(vals["size"]), dtype=dtype or D.int64, device=device)
     if t._a.__class__ is not MetaArray:
         if high <= low:
             raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
         _integers(t._a, low, high, generator)
     if out is not None:
-        return out.resize_(t.shape).copy_(t)
+        write_out(randint, out, t, [])
+        return out
     return t.requires_grad_() if requires_grad else t
 
 
@@ -167,7 +173,7 @@ def randint_like(
     return t.requires_grad_() if requires_grad else t
 
 
-@composite()
+@composite(out="dtype")
 def randperm(n: int, *, generator=None, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
     """A random permutation of 0 ... n - 1."""
     if n < 0:
@@ -340,6 +346,12 @@ def _normal_function(
     """Separate normal distributions, one for each element: `normal(mean, std)` with tensors or numbers, or
     `normal(mean, std, size)`."""
     mean = mean if means is None else means
+    if out is not None:
+        from .inplace import check_out, dtype_of_out, write_out
+
+        check_out(normal, (out,), (mean, std))
+        if size is not None:
+            dtype = dtype_of_out(dtype, out)
     if size is not None:
         r = f("empty")(tuple(size), dtype=dtype, device=device)
         if r._a.__class__ is not MetaArray:
@@ -360,7 +372,10 @@ def _normal_function(
         r = run(_normal_of, (m, s, ref.dtype, generator))
     else:
         raise TypeError("normal() received an invalid combination of arguments: numbers for mean and std need a size")
-    return r if out is None else out.resize_(r.shape).copy_(r)
+    if out is None:
+        return r
+    write_out(normal, out, r, [])
+    return out
 
 
 @composite()

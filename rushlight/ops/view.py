@@ -71,10 +71,13 @@ def _view(input: Tensor, size: tuple):
 def _(a, size):
     if a.flags.c_contiguous:
         try:
-            return a.reshape(size)
+            r = a.reshape(size)
         except ValueError:
             infer(size, a.size)
             raise
+        if r.shape != size:
+            infer(size, a.size)     # NumPy takes any negative size for -1
+        return r
     return restride(a, _view.fn(Geometry.of(a), size))
 
 
@@ -248,7 +251,7 @@ def alias(input: Tensor):
 alias.gradient(input=lambda grad: grad)
 
 
-@d.view(method=True, inplace=True, aliases=("swapaxes", "swapdims"), old={"axis0": "dim0", "axis1": "dim1"})
+@d.view(method=True, inplace=True, out="view", aliases=("swapaxes", "swapdims"), old={"axis0": "dim0", "axis1": "dim1"})
 def transpose(input: Tensor, dim0: int, dim1: int):
     """Dimensions `dim0` and `dim1` exchanged."""
     return input.swap(dim0, dim1)
@@ -265,7 +268,7 @@ def _(a, dim0, dim1):
 transpose.gradient(input=lambda grad, dim0, dim1: grad.transpose(dim0, dim1))
 
 
-@d.view(method=True, inplace=True)
+@d.view(method=True, inplace=True, out="view")
 def t(input: Tensor):
     """The transpose of a matrix; vectors and scalars as they are. RuntimeError for more dimensions."""
     if input.ndim > 2:
@@ -393,13 +396,13 @@ def _(a, dim):
 _squeeze.gradient(input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 
 
-@d.composite(method=True, inplace="view")
+@d.composite(method=True, inplace="view", out="view")
 def squeeze(input: Tensor, dim: int | tuple | None = None):
     """Without the dimensions of size one, or without those of `dim` that are."""
     return _squeeze(input, normalize_dims(dim, input.dim(), "squeeze") if dim != () else ())
 
 
-@d.view(method=True, inplace=True)
+@d.view(method=True, inplace=True, out="view")
 def unsqueeze(input: Tensor, dim: int):
     """A dimension of size one put in at `dim`."""
     return input.insert(input.dim(dim, 1))

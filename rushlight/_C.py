@@ -1,0 +1,12 @@
+"""Names that PyTorch has in its compiled module: `torch._C.Generator` and the like. Here they are the classes of `core`."""
+
+from __future__ import annotations
+
+from .core.device import device
+from .core.dtype import dtype
+from .core.layout import layout, memory_format
+from .core.random import Generator, default_generator
+from .core.tensor import Size
+from .core.tensor import Tensor as TensorBase
+
+__all__ = ["Generator", "Size", "TensorBase", "default_generator", "device", "dtype", "layout", "memory_format"]
