@@ -56,7 +56,7 @@ class Capture:
         self.keep: list[Any] = []                   # everything that must stay alive, so that ids stay unique
         self.made: list[tuple[Any, ndarray]] = []   # weak references to the tensors that operators made, and their arrays
         self.reason: str | None = None
-        self.leaves: dict[int, Tensor] = {}         # leaves of before the call whose .grad was set afresh
+        self.leaves: list[Any] = []                 # weak references to the leaves whose .grad was set afresh
         self.ids: set[int] = set()                  # ids of the tensors that the call made
         self.views: list[Any] = []                  # weak references to the views that the call made
         self.constants: dict[int, tuple[int, View, ndarray]] = {}    # buffer -> where it was made, as what, and what it held then

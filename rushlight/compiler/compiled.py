@@ -44,13 +44,14 @@ ndarray = np.ndarray
 class Output:
     """A tensor that the call leaves behind: returned, or as the `.grad` of a leaf. Its memory is reused if nobody else holds it."""
 
-    __slots__ = ("view", "leaf", "spent", "tensor", "array", "root", "refs")
+    __slots__ = ("view", "leaf", "spent", "tensor", "array", "root", "tensor_base")
 
     def __init__(self, view: View, leaf: Tensor | None, spent: bool) -> None:
         self.view, self.leaf, self.spent = view, leaf, spent
         self.tensor: Any = None
         self.array: Any = None
         self.root: Any = None
+        self.tensor_base: Any = None        # what the captured result was a view of, while the capture is looked at
 
 
 class Graded(Node):
@@ -94,7 +95,7 @@ class Entry:
                               and b.argument is None]
         self.apart = bool(self.stored or self.stored_memory or self.stored_grads)
         self.random = any(s.kind == "host" and s.data["op"].random for s in g.steps)
-        self.undoable = not any(v.buffer.kind == "external" for s in g.steps if s.kind != "update" for v in s.outputs)
+        self.failures = 0
 
     def matches(self, tensors: list[Tensor]) -> bool:
         for (_, v), t in zip(self.arguments, tensors, strict=True):
@@ -135,10 +136,11 @@ class Entry:
         except BaseException as e:
             for u in done:
                 u.undo()
-            if not isinstance(e, Exception) or not self.undoable:
+            if not isinstance(e, Exception) or not getattr(e, "before_writes", False):
                 raise
             if stream is not None:
                 default_generator.set_state(stream)
+            self.failures += 1
             raise Failed from e
         for o in self.leaves:
             o.leaf._grad = o.tensor  # type: ignore[union-attr]
@@ -202,6 +204,10 @@ class Entry:
         if isinstance(r, (list, tuple)):
             items = [self._result(x, tensors) for x in r]
             return type(r)(items) if type(r) in (list, tuple) else type(r)._make(items)  # type: ignore[union-attr]
+        if isinstance(r, _Object):
+            made = object.__new__(r.cls)
+            made.__dict__.update({k: self._result(x, tensors) for k, x in r.items.items()})
+            return made
         return type(r)([(k, self._result(x, tensors)) for k, x in r.items()])
 
 
@@ -212,6 +218,15 @@ class _Keep:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+class _Object:
+    """A result that is an instance of a dataclass."""
+
+    __slots__ = ("cls", "items")
+
+    def __init__(self, cls: type, items: dict[str, Any]) -> None:
+        self.cls, self.items = cls, items
 
 
 class _Argument:
@@ -291,8 +306,12 @@ class Compiled:
                         if r is not NotImplemented:
                             self.calls["replayed"] += 1
                             return r
-        except Failed:
-            return self._eager("the program failed on the values of the call", args, kwargs)
+        except Failed as failed:
+            if e.failures >= settings["attempts"]:
+                with self.lock:
+                    self.entries = [x for x in self.entries if x[1] is not e]
+                self.refused.append([key, settings["attempts"]])
+            return self._eager(f"the program failed on the values of the call ({failed.__cause__})", args, kwargs)
         if self.given_up or any(n >= settings["attempts"] for k, n in self.refused if k == key):
             self.calls["eager"] += 1
             return self.fn(*args, **kwargs)
@@ -417,6 +436,7 @@ class Compiled:
                 raise CaptureError("two results share memory")
             v.buffer.kind = "output"
             o = Output(v, leaf, spent)
+            o.tensor_base = t._base
             seen[id(t)] = o
             outputs.append(o)
             return o
@@ -432,7 +452,11 @@ class Compiled:
                 return kind(items) if kind in (list, tuple) else kind._make(items)
             if kind in (dict, OrderedDict):
                 return kind([(k, walk_result(x)) for k, x in r.items()])
-            if type(token(r)) is tuple or id(r) in walk.memo or type(r) in (tuple, frozenset) or isinstance(r, (type, type(walk_result))) or _constant(r):
+            if hasattr(kind, "__dataclass_fields__") and kind.__new__ is object.__new__ and not hasattr(kind, "__slots__") and id(r) not in walk.memo:
+                return _Object(kind, {k: walk_result(x) for k, x in vars(r).items()})
+            if isinstance(r, tuple) and all(map(_constant, r)):
+                return _Keep(r)
+            if type(token(r)) is tuple or id(r) in walk.memo or isinstance(r, (type, type(walk_result))) or _constant(r):
                 return _Keep(r)
             raise CaptureError(f"a result is a {kind.__name__}, which would have to be made anew")
 
@@ -450,8 +474,9 @@ class Compiled:
                 dropped.append(leaf)
             elif not any(o.leaf is leaf for o in outputs):
                 output(new, leaf)
-        for leaf in c.leaves.values():
-            if id(leaf) not in grads and leaf._grad is not None:
+        for ref in c.leaves:
+            leaf = ref()
+            if leaf is not None and id(leaf) not in grads and id(leaf) not in seen and leaf._grad is not None:
                 raise CaptureError("the gradient of a tensor is set that the guards do not reach")
         if any(t is not None and id(t) not in seen and id(t) not in places for t in [ref() for ref, _ in c.made]):
             gc.collect()            # cycles of references keep nothing
@@ -463,9 +488,12 @@ class Compiled:
             if v.buffer.kind == "temp" and id(t) not in seen:
                 raise CaptureError("a tensor made in the call is kept somewhere that a replay would not know of "
                                    f"(shape {list(t.shape)}); the call may have been the first one, which makes optimizer state")
-            if v.buffer.kind == "output" and id(t) not in seen:
+            # the base of returned views may live on: nobody else holds it (beside them: this list, this variable, the count's argument)
+            if v.buffer.kind == "output" and id(t) not in seen and sys.getrefcount(t) > 3 + 2 * sum(o.tensor_base is t for o in outputs):
                 raise CaptureError("a view of a result is kept somewhere that a replay would not know of")
         live.clear()
+        for o in outputs:
+            o.tensor_base = None
         for t in [ref() for ref in c.views]:
             if t is not None and id(t) not in seen and id(t) not in places and id(t) not in pool:
                 raise CaptureError("a view made in the call is kept somewhere that a replay would not know of")

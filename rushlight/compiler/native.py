@@ -24,7 +24,7 @@ from .codegen import KernelPlan, kernel_of
 from .driver import Layout, MultiPlan, product_of
 from .graph import Buffer, Graph, Step, View
 from .memory import plan
-from .program import Interpreter, Program, array_of, bytes_of, host_results, store_results
+from .program import Interpreter, Program, array_of, bytes_of, host_results, store_results, writes_temps
 from .rewrite import row_major
 from .schedule import Group, schedule
 
@@ -122,9 +122,11 @@ class NativeProgram(Program):
         self.host = _Host(self.roots)
         runs: list[Any] = []  # segment numbers and host steps, in order
         self.stale: dict[int, list[_HostStep]] = {}  # buffer -> host steps that look at it
+        clean = True
         for item, how in items:
+            before, clean = clean, clean and writes_temps(item)
             if how is None:
-                h = _HostStep(self, item, adopted)
+                h = _HostStep(self, item, adopted, before)
                 runs.append(h)
                 for v in (*item.reads, *item.written):
                     self.stale.setdefault(v.buffer.id, []).append(h)
@@ -137,6 +139,7 @@ class NativeProgram(Program):
             elif isinstance(how, MultiPlan):
                 layout.update(how)
             elif isinstance(how, Step):
+                how.data["clean"] = before
                 layout.check(how.inputs["flag"], how)
             else:
                 layout.product(how)
@@ -216,7 +219,9 @@ class NativeProgram(Program):
 
     def _failed(self, number: int) -> None:
         check = self.layout.flags[number - 1]
-        raise check.data["error"](self.host.array(check.data["view"]))
+        error = check.data["error"](self.host.array(check.data["view"]))
+        error.before_writes = check.data["clean"]
+        raise error
 
     def _runner(self) -> Callable[[], None]:
         calls = tuple(self.calls)
@@ -282,14 +287,21 @@ class NativeProgram(Program):
 class _HostStep:
     """A step that runs in Python; its arrays are made when memory changed."""
 
-    def __init__(self, program: NativeProgram, step: Step, adopted: set[int]) -> None:
-        self.program, self.step = program, step
+    def __init__(self, program: NativeProgram, step: Step, adopted: set[int], clean: bool) -> None:
+        self.program, self.step, self.clean = program, step, clean
         self.ready = False
         self.outs: list[Any] = []
         self.simple = step.kind != "host" or "call" in step.data
         self.adopt = [v.buffer if v.buffer.id in adopted else None for v in step.outputs]
 
     def run(self) -> None:
+        try:
+            self._run()
+        except Exception as e:
+            e.before_writes = self.clean  # type: ignore[attr-defined]
+            raise
+
+    def _run(self) -> None:
         p, s = self.program, self.step
         with np.errstate(all="ignore"):
             if self.simple:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..core.random import Generator, default_generator
 from ..core.tensor import Tensor, wrap
 from ..ops import execute, generate
 from .capture import Capture, root_of
-from .walk import Walk
+from .walk import Walk, origin
 from .watch import Watch
 
 __all__ = ["Update", "observe", "state_tensors"]
@@ -67,7 +68,7 @@ class _Closed:
 
 
 _READS = ("item", "tolist", "numpy", "__array__", "__bool__", "__float__", "__int__", "__index__", "__complex__", "__repr__", "__format__", "data_ptr",
-          "__contains__", "untyped_storage", "storage", "storage_offset", "__dlpack__", "__reduce_ex__", "__deepcopy__", "set_")
+          "__contains__", "untyped_storage", "storage", "__dlpack__", "__reduce_ex__", "__deepcopy__", "set_")
 _STREAM = ("manual_seed", "seed", "initial_seed", "get_state", "set_state", "clone_state", "get_offset", "set_offset", "__reduce__", "__setstate__")
 
 
@@ -102,8 +103,7 @@ def observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tenso
         if not active() or modes.grad:
             return accumulate(t, g)
         if t._grad is None:
-            if id(t) not in c.ids:
-                c.leaves[id(t)] = t
+            c.leaves.append(weakref.ref(t))
             a = g._a
             if g._base is None and sys.getrefcount(g) <= engine.ALONE and a.strides == t._a.strides and a.flags.writeable \
                     and c.view(g).buffer.kind == "temp":
@@ -143,6 +143,21 @@ def observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tenso
             updates.append(u)
         apply(self, group, rule, params, grads, states, scalars)
 
+    def viewing(original: Callable) -> Callable:
+        def view(self: Tensor) -> Tensor:
+            r = original(self)
+            if active():
+                c.views.append(weakref.ref(r))
+            return r
+        return view
+
+    place = Tensor.storage_offset
+
+    def placing(self: Tensor) -> int:
+        if active() and origin(sys._getframe(1).f_code.co_filename) != "own":
+            c.fail("a tensor's place in its memory is read (storage_offset)")
+        return place(self)
+
     def drawing(original: Callable, name: str) -> Callable:
         def draw(self: Any, *a: Any, **k: Any) -> Any:
             return c.draw(name, self, original, a, k) if active() else original(self, *a, **k)
@@ -162,6 +177,9 @@ def observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tenso
             if n in Tensor.__dict__:
                 refusing(Tensor, n, lambda t, n=n: f"a value is read into Python ({n.strip('_')}() on a tensor of shape "  # type: ignore[misc]
                                                    f"{list(t.shape) if isinstance(t, Tensor) else '?'})")
+        patch(Tensor, "detach", viewing(Tensor.detach))
+        patch(Tensor, "data", property(viewing(Tensor.data.fget), Tensor.data.fset))
+        patch(Tensor, "storage_offset", placing)
         for n in _STREAM:
             refusing(Generator, n, lambda g, n=n: f"the call uses a generator itself ({n})")  # type: ignore[misc]
         schedulers = sys.modules.get("rushlight.optim.lr_scheduler")
@@ -182,7 +200,7 @@ def observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tenso
             try:
                 result = fn(*args, **kwargs)
             finally:
-                execute.capture[0] = None
+                execute.capture[0] = c.last = None
     finally:
         generate.G["ND"] = nd
         for owner, name, value in reversed(undo):

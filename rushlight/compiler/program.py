@@ -30,6 +30,7 @@ class Program:
         raise NotImplementedError
 
     def run(self) -> None:
+        """Run it. An exception that a step raises has `before_writes`: whether nothing outside of the program was written before."""
         raise NotImplementedError
 
     def report(self) -> list[dict[str, Any]]:
@@ -80,9 +81,15 @@ class Interpreter(Program):
         return x
 
     def run(self) -> None:
+        clean = True
         with np.errstate(all="ignore"):
             for s in self.graph.steps:
-                getattr(self, "_" + s.kind)(s)
+                try:
+                    getattr(self, "_" + s.kind)(s)
+                except Exception as e:
+                    e.before_writes = clean  # type: ignore[attr-defined]
+                    raise
+                clean = clean and writes_temps(s)
 
     def report(self) -> list[dict[str, Any]]:
         return [{"kind": s.kind, "ops": [s.name], "why": "interpreted"} for s in self.graph.steps]
@@ -163,8 +170,15 @@ def host_results(s: Step, args: list[Any]) -> list[Any] | None:
     return list(r) if isinstance(r, (tuple, list)) else [r]
 
 
+def writes_temps(item: Any) -> bool:
+    """Whether a step or group leaves everything alone that is seen outside of the program."""
+    return all(v.buffer.kind == "temp" for v in item.written)
+
+
 def store_results(outs: list[np.ndarray], results: list[Any]) -> None:
     for o, x in zip(outs, results, strict=True):
+        if np.shape(x) != o.shape:
+            raise ValueError(f"a result has shape {list(np.shape(x))} at this call, not {list(o.shape)}")
         np.copyto(o, x, casting="unsafe")
 
 
