@@ -114,7 +114,7 @@ def saturated(a: np.ndarray, d: dtype) -> np.ndarray:
     """What an array is before a cast to `d`: float8_e4m3fn has no inf, what is too large for it becomes its largest number."""
     if d.name != "float8_e4m3fn" or a.dtype == d.np:
         return a
-    return np.clip(a.astype(np.float32) if a.dtype.kind == "V" else a.real if a.dtype.kind == "c" else a, -448.0, 448.0)
+    return np.asarray(np.clip(a.astype(np.float32) if a.dtype.kind == "V" else a.real if a.dtype.kind == "c" else a, -448.0, 448.0))
 
 
 float32, float64, int64, bool_ = ALL["float32"], ALL["float64"], ALL["int64"], ALL["bool"]

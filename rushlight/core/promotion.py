@@ -3,9 +3,11 @@ category (bool < integer < float < complex) of the lower rank is higher."""
 
 from __future__ import annotations
 
-from .dtype import ALL, COMPLEX, FLOAT, INTEGER, dtype, number_dtype
+import numpy as np
 
-__all__ = ["promote_types", "result_type", "can_cast", "result_of"]
+from .dtype import ALL, BOOL, COMPLEX, FLOAT, INTEGER, dtype, finfo, iinfo, number_dtype, saturated
+
+__all__ = ["promote_types", "result_type", "can_cast", "result_of", "require_fits", "fitted"]
 
 _FLOAT_ORDER = {"float16": 0, "bfloat16": 0, "float32": 1, "float64": 2}
 _cache: dict[tuple[str, str], dtype] = {}
@@ -90,3 +92,39 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     if from_.category > to.category:
         return from_.category == INTEGER and to.category >= INTEGER
     return True
+
+
+_C_TYPES = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int32": "int",
+            "complex32": "c10::complex<c10::Half>", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
+
+
+def require_fits(x: object, d: dtype) -> None:
+    """RuntimeError for a Python number that `d` cannot hold: a complex one in a real dtype, one that is too large, nan or inf in
+    integers. Negative numbers are taken for unsigned dtypes; a fraction that integers cut off is no error."""
+    c = d.category
+    if c == BOOL or x.__class__ is bool or c == COMPLEX and not isinstance(x, (int, float)):
+        return
+    if isinstance(x, complex):
+        why = f"{x} is complex"
+    elif c == INTEGER:
+        i = iinfo(d)
+        if abs(x) <= i.max or x == i.min:  # type: ignore[arg-type]
+            return
+        why = f"{x} is outside [{i.min}, {i.max}]"
+    else:
+        most = finfo(d.to_real()).max
+        if not abs(x) > most or x in (_INF, -_INF) and not d.name.startswith("float8"):  # type: ignore[arg-type]
+            return
+        why = f"{x} is outside [{-most}, {most}]"
+    raise RuntimeError(f"value cannot be converted to type {_C_TYPES.get(d.name) or d.name + '_t'} without overflow: {why}")
+
+
+_INF = float("inf")
+
+
+def fitted(x: int | float | complex, d: dtype) -> np.ndarray:
+    """A Python number as a 0-dim array of dtype `d`, as filling and assigning take it. RuntimeError as `require_fits`."""
+    require_fits(x, d)
+    a = np.asarray(x)
+    with np.errstate(all="ignore"):
+        return a if a.dtype == d.np else saturated(a, d).astype(d.np)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core import dtype as D
+from ..core.promotion import result_of
 from . import expr as E
 from .declare import composite, pointwise
 from .execute import require_fits
@@ -181,7 +182,7 @@ def _check_pow(input, exponent):
         odd = e % 2 == 1
         neg = np.where(x == 1, 1, np.where(x == -1, np.where(odd, -1, 1), 0))
         p = np.power(x, np.where(e < 0, 0, e))
-        return np.where(e < 0, neg, p).astype(p.dtype), 1
+        return np.where(e < 0, neg, p).astype(result_of((input, exponent)).np), 1
     return None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core import dtype as D
+from ..core.promotion import require_fits, result_of
 from ..core.tensor import hooks
 from . import expr as E
 from .declare import composite, pointwise
@@ -189,6 +190,9 @@ def _check_where(condition, input, other):
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{D.of(condition.dtype).name.capitalize()}"
         )
+    for x in (input, other):
+        if x.__class__ is int and (d := result_of((input, other))).category == D.INTEGER:
+            require_fits(x, d)
 
 
 _check_where.integers_only = True
@@ -216,9 +220,10 @@ def where_method(input: Tensor, condition: Tensor, other: Tensor | Number):
     return _where(condition, input, other)
 
 
-@composite(method=True)
+@composite(method=True, old={"tensor1": "input", "tensor2": "other"})
 def equal(input: Tensor, other: Tensor):
-    """Whether two tensors have the same size and elements: a bool."""
+    """Whether two tensors have the same size and elements: a bool. TypeError for what is no tensor."""
+    require_tensors(equal, input, other)
     return input.shape == other.shape and bool((input == other).all().item())
 
 

@@ -14,7 +14,7 @@ from ..core.tensor import Tensor as T
 from ..core.tensor import bump, hooks, wrap
 from .create import _layout_like, meta_like
 from .declare import composite, structural, writes
-from .generate import G
+from .generate import G, quietly
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -37,17 +37,10 @@ clone.shape(lambda input, memory_format: meta_like(input, D.of(input.dtype), mem
 clone.gradient(input=lambda grad: grad)
 
 
-def _saturated(a: np.ndarray) -> np.ndarray:
-    """What a float8_e4m3fn can hold: it has no inf, and PyTorch 2.13 makes its largest number of what is beyond that."""
-    return np.clip(a.astype(np.float32), -448, 448) if a.dtype.kind in "fV" and a.dtype.itemsize > 1 else a
-
-
 @structural(public=False, exact=True, name="to", node="ToCopyBackward0")
 def _to_copy(input: Tensor, dtype: D.dtype, memory_format: Any):
     if input.dtype.kind == "W":
         input = input.astype(np.complex64)
-    if dtype.name == "float8_e4m3fn":
-        input = _saturated(input)
     input = D.saturated(input, dtype)
     if memory_format is None and input.flags.c_contiguous and input.dtype.kind != "c":
         return input.astype(dtype.np)
@@ -75,21 +68,14 @@ def cast(t: Tensor, dtype: D.dtype) -> Any:
     return t if t.dtype is dtype else run(_to_copy, (t, dtype, None))
 
 
-_E4M3 = D.ALL["float8_e4m3fn"]      # what is too large saturates
+_E4M3 = D.ALL["float8_e4m3fn"]      # casts to it saturate
 
 
 def _as(a: np.ndarray, d: np.dtype) -> np.ndarray:
     """`a.astype(d)`, where NumPy does not report what is out of range."""
-    if d.kind == "V" and d.name == "float8_e4m3fn":
-        a = _saturated(a)
-    if a.dtype.kind != "f" or d.kind == "f" and d.itemsize >= a.itemsize or d.kind == "b":
+    if a.dtype.kind != "f" and (d.kind != "f" or d.itemsize > 2) or d.kind == "f" and d.itemsize >= a.itemsize or d.kind == "b":
         return a.astype(d)
-    quiets = G["QUIETS"]
-    q = quiets.pop() if quiets else G["fresh_quiet"]()
-    try:
-        return q(a.astype, d)
-    finally:
-        quiets.append(q)
+    return quietly(a.astype, d)
 
 
 def _to(self: Tensor, *args: Any, **kw: Any) -> Any:
@@ -380,6 +366,7 @@ def fill_(input: Tensor, value: Tensor | Number):
     input[...] = value if value.dtype == input.dtype else D.saturated(value, d).astype(input.dtype)
 
 
+fill_.expanded = True
 fill_.gradient(input=lambda grad: grad * 0, value=lambda grad: grad.sum())
 
 
@@ -389,6 +376,7 @@ def zero_(input: Tensor):
     input.fill(0)
 
 
+zero_.expanded = True
 zero_.gradient(input=lambda grad: grad * 0)
 
 

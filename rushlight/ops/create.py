@@ -11,10 +11,12 @@ from ..backends.cpu import allocator
 from ..backends.meta import MetaArray
 from ..core import dtype as D
 from ..core.device import as_device
+from ..core.promotion import fitted, require_fits
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .creation import check_dtype
 from .declare import composite, creation
+from .generate import quietly
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 def _fill(size: Any, value: Any, dtype: D.dtype) -> np.ndarray:
     a = allocator.empty(tuple(size), dtype.np)
-    a.fill(value)
+    a.fill(value if value.__class__ is int and 0 <= value <= 1 else fitted(value, dtype))
     return a
 
 
@@ -175,7 +177,7 @@ def full_like(
 ):
     """`fill_value` in the shape and dtype of `input`."""
     a = _layout_like(input.shape, input, dtype, memory_format)
-    a.fill(fill_value)
+    a.fill(fitted(fill_value, dtype))
     return a
 
 
@@ -264,8 +266,10 @@ def _range_dtype(start, end, step):
 
 
 def _arange_args(start, end, step):
-    if end is None:
-        start, end = 0, start
+    if start is None and end is None:
+        raise TypeError('arange() missing 1 required positional arguments: "end"')
+    if end is None or start is None:
+        start, end = 0, start if end is None else end
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not all(math.isfinite(x) for x in (start, end)):
@@ -281,7 +285,7 @@ def _arange_args(start, end, step):
 
 @creation(result=_range_dtype)
 def arange(
-    start: Number,
+    start: Number | None = None,
     end: Number | None = None,
     step: Number = 1,
     *,
@@ -294,7 +298,7 @@ def arange(
     """start, start + step, ... below end: ceil((end - start) / step) values; `arange(end)` starts at 0. Integers give
     int64."""
     if dtype.category == D.INTEGER:
-        start, end, step = int(start), end if end is None else int(end), int(step)
+        start, end, step = (x if x is None else int(x) for x in (start, end, step))
     start, _, n = _arange_args(start, end, step)
     if dtype.category <= D.INTEGER:
         return (np.arange(n, dtype=np.int64) * int(step) + int(start)).astype(dtype.np)
@@ -419,38 +423,51 @@ def _array_of(data: Any, dtype: D.dtype | None) -> np.ndarray:
     if isinstance(data, bool):
         return np.array(data, dtype=(dtype or D.bool_).np)
     if isinstance(data, (int, float, complex)):
-        return _cast_number(data, dtype or D.number_dtype(data))
-    if isinstance(data, (str, bytes)) or data is None:
-        raise TypeError(
-            f"new(): invalid data type '{type(data).__name__}'"
-            if data is not None
-            else "Could not infer dtype of NoneType"
-        )
+        return _flat_array([data], dtype or D.number_dtype(data)).reshape(())
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if hasattr(data, "__array_interface__") or hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
         return _array_of(np.asarray(data), dtype)
-    if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
+    if _is_sequence(data):
         return _from_sequence(data, dtype)
-    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+    raise (RuntimeError if dtype is None else TypeError)(f"Could not infer dtype of {type(data).__name__}")
 
 
-def _cast_number(x: Any, d: D.dtype) -> np.ndarray:
-    if d.category == D.INTEGER and isinstance(x, int):
-        i = np.iinfo(d.np)
+def _flat_array(flat: list[Any], d: D.dtype) -> np.ndarray:
+    """Numbers as a vector. TypeError for what is no number and complex numbers in real dtypes, ValueError for integers beyond 64 bits,
+    RuntimeError for integers that the dtype cannot hold."""
+    for k in set(map(type, flat)):
+        if not issubclass(k, (int, float, complex, np.generic)):
+            raise TypeError(f"must be real number, not {k.__name__}")
+        if issubclass(k, (complex, np.complexfloating)) and d.category < D.COMPLEX and d is not D.bool_:
+            raise TypeError(f"must be real number, not {k.__name__} (for a tensor of {d!r})")
+    if d.category != D.INTEGER:
+        return np.array(flat, dtype=d.np) if d.np.kind in "bfc" else D.saturated(np.array(flat, dtype=np.float64), d).astype(d.np)
+    if any([isinstance(x, (float, np.floating)) for x in flat]):
+        for x in flat:
+            require_fits(x, d)
+        return np.array([int(x) for x in flat], dtype=d.np)
+    i = D.iinfo(d)
+    for x in (min(flat, default=0), max(flat, default=0)):
+        if not (-(2**63) <= x < 2**63 or d.itemsize == 8 and not d.is_signed and 0 <= x < 2**64):
+            raise ValueError(f"Overflow when unpacking long long: {x} has more than 64 bits (for a tensor of {d!r})")
         if not i.min <= x <= i.max:
-            raise RuntimeError(
-                f"value cannot be converted to type {d.name} without overflow"
-                if d is not D.int64
-                else "Overflow when unpacking long"
-            )
-    if d.category < D.COMPLEX and isinstance(x, complex):
-        raise RuntimeError(f"value cannot be converted to type {d.name} without overflow")
-    return np.array(x).astype(d.np)
+            if d.itemsize == 8:
+                raise OverflowError(f"can't convert negative int to unsigned: {x} (for a tensor of {d!r})")
+            require_fits(x, d)
+            return np.array([int(x) & (2 ** (8 * d.itemsize) - 1) for x in flat], dtype=d.np)      # negative numbers, unsigned
+    return np.array(flat, dtype=d.np)
+
+
+def _is_sequence(x: Any) -> bool:
+    """Whether `x` has elements in an order: a list, a tuple, a range, ... but no tensor, array, text or mapping."""
+    return not isinstance(x, (T, np.ndarray, np.generic, str, bytes, dict)) and hasattr(x, "__len__") and hasattr(x, "__getitem__")
 
 
 def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
     shape: list[int] = []
     x = data
-    while not isinstance(x, (T, np.ndarray, str, bytes)) and hasattr(x, "__len__") and hasattr(x, "__getitem__"):
+    while _is_sequence(x):
         shape.append(len(x))
         if len(x) == 0:
             break
@@ -465,29 +482,17 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
                 tensors = True
                 flat.append(x)
             elif isinstance(x, (str, bytes)):
-                raise TypeError(f"new(): invalid data type '{type(x).__name__}'")
+                raise ValueError(f"too many dimensions '{type(x).__name__}'")
             elif isinstance(x, np.ndarray):
                 tensors = True
                 flat.append(x)
-            elif hasattr(x, "__len__") and not isinstance(x, np.generic):
-                raise ValueError(
-                    f"expected sequence of length {shape[level - 1]} at dim {level - 1} (got a nested sequence)"
-                    if level
-                    else "too many dimensions"
-                )
+            elif _is_sequence(x):
+                raise TypeError(f"'{type(x).__name__}' object cannot be interpreted as a number: the elements at dim {level} are no sequences")
             else:
                 flat.append(x)
             return
         if not hasattr(x, "__len__") or isinstance(x, (T, np.ndarray)) and x.ndim == 0:
-            raise (
-                TypeError(
-                    f"expected a sequence at dim {level}, got {type(x).__name__}"
-                    if not isinstance(x, (int, float, complex, bool))
-                    else "not a sequence"
-                )
-                if not isinstance(x, (int, float))
-                else ValueError(f"expected sequence of length {shape[level]} at dim {level} (got a number)")
-            )
+            raise TypeError(f"not a sequence: expected one of length {shape[level]} at dim {level}, got {type(x).__name__}")
         if len(x) != shape[level]:
             raise ValueError(f"expected sequence of length {shape[level]} at dim {level} (got {len(x)})")
         for y in x:
@@ -528,24 +533,7 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
         else:
             bad = next(k for k in kinds)
             raise RuntimeError(f"Could not infer dtype of {bad.__name__}")
-    try:
-        if dtype.category == D.INTEGER:
-            a = np.array(flat)
-            if a.dtype == object:
-                raise RuntimeError("Overflow when unpacking long")
-            r = a.astype(dtype.np)
-            if a.dtype.kind in "iu" and a.size and not np.array_equal(r.astype(a.dtype), a):
-                raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
-        elif dtype.np.kind in "biufc":
-            r = np.array(flat, dtype=dtype.np)
-        else:
-            r = np.array(flat, dtype=np.float64).astype(dtype.np)
-    except (TypeError, ValueError) as e:
-        if isinstance(e, TypeError) and any(not isinstance(y, (int, float, complex, bool, np.generic)) for y in flat):
-            bad = next(y for y in flat if not isinstance(y, (int, float, complex, bool, np.generic)))
-            raise TypeError(f"must be real number, not {type(bad).__name__}") from None
-        raise
-    return r.reshape(shape)
+    return _flat_array(flat, dtype).reshape(shape)
 
 
 @composite()
@@ -565,7 +553,7 @@ def tensor(data: Any, *, dtype=None, device=None, requires_grad=False, pin_memor
         )
     if pin_memory:
         raise RuntimeError("Cannot access accelerator device when none is available: pin_memory=True needs one")
-    a: Any = _array_of(data, dtype)
+    a: Any = quietly(_array_of, data, dtype)
     if as_device(device).type == "meta":
         a = MetaArray(a.shape, a.dtype)
     t = wrap(a)

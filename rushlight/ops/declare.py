@@ -31,6 +31,7 @@ __all__ = ["Operator", "Param", "Fold", "Gradient", "NAMESPACES", "OPERATORS", "
            "creation", "composite", "fold", "install"]
 
 OPERATORS: dict[str, Operator] = {}
+RESULTS: dict[str, Operator] = {}        # by the name of the class of its several results, a record that gives them
 NAMESPACES: dict[str, dict[str, Operator]] = {}
 KINDS = ("pointwise", "reduction", "view", "structural", "writes", "creation", "composite")
 TENSOR_KINDS = {"Tensor": "tensor", "Tensor | None": "optional", "Tensor | Number": "operand", "Tensors": "list", "Mask": "mask",
@@ -116,7 +117,8 @@ class Operator:
     """The record of one operator. Everything that is derived from it is made when first asked for."""
 
     def __init__(self, kind: str, fn: Callable, *, name: str | None = None, ns: str | tuple[str, ...] = "torch", method: bool | str = False,
-                 inplace: bool | str = False, operator: str | None = None, aliases: tuple[str, ...] = (), legacy: str | None = None,
+                 inplace: bool | str = False, operator: str | None = None, aliases: tuple[str, ...] = (),
+                 legacy: str | tuple[str, ...] | None = None, legacy_method: tuple[str, ...] | None = None,
                  old: dict[str, str] | None = None, result: Any = "same", prop: bool = False, returns: tuple[str, ...] | None = None,
                  half: bool = True, check: Callable | None = None, exact: bool = False, out: bool | str | None = None,
                  random: bool = False, domain: tuple[float, float] = (-3.0, 3.0), numbers: bool = False, samples: Callable | None = None,
@@ -125,7 +127,10 @@ class Operator:
         self.kind, self.fn = kind, fn
         self.name = name or fn.__name__
         self.ns = (ns,) if isinstance(ns, str) else ns
-        self.method, self.inplace, self.operator, self.aliases, self.legacy = method, bool(inplace) or kind == "writes", operator, aliases, legacy
+        self.method, self.inplace, self.operator, self.aliases = method, bool(inplace) or kind == "writes", operator, aliases
+        # old signatures with more positional arguments ("beta, input, alpha, mat1, mat2"); those of the method where they are others
+        self.legacy = (legacy,) if isinstance(legacy, str) else legacy
+        self.legacy_method = legacy_method
         self.inplace_argument = inplace == "argument"     # the function takes `inplace=False` after its other parameters
         self.inplace_view = inplace == "view"             # `name_` makes the tensor itself the view
         self.numbers = numbers                            # all operands may be numbers
@@ -133,6 +138,7 @@ class Operator:
         self.forms: dict[int, Operator] = {}
         self.mutates = mutates                            # operands that the array function writes to
         self.keeps: tuple[str, ...] = ()
+        self.expanded = False                             # `name_` may write to an expanded tensor: all elements get one value
         self.old, self.result, self.prop, self.returns, self.half, self.check = old or {}, result, prop, returns, half, check
         self.exact, self.random, self.domain, self.sample_inputs, self.multi = exact, random, domain, samples, multi
         self.can_differentiate, self.method_only, self.public, self.ints = differentiable, method_only, public, ints
@@ -154,12 +160,19 @@ class Operator:
         self.node_name = node or "".join(p[:1].upper() + p[1:] for p in self.name.strip("_").split("_")) + "Backward0"
         self.__doc__ = fn.__doc__
         self._derived: dict[Any, Any] = {}
+        if returns:
+            RESULTS.setdefault(self.result_name, self)
         if public:
             OPERATORS[self.qualified] = self
             for n in self.ns:
                 table = NAMESPACES.setdefault(n, {})
                 for a in (self.name, *aliases):
                     table[a] = self
+
+    @property
+    def result_name(self) -> str:
+        """The name under torch.return_types of the class of its several results."""
+        return "linalg_" + self.name if self.ns[0] == "linalg" else self.name
 
     @property
     def qualified(self) -> str:
@@ -215,6 +228,11 @@ class Operator:
         return self.derived("function")
 
     @property
+    def method_function(self) -> Callable:
+        """What the Tensor method is: the function, unless old signatures of the two differ."""
+        return self.derived("function" if self.legacy_method is None else "method")
+
+    @property
     def inplace_function(self) -> Callable:
         return self.derived("inplace")
 
@@ -254,7 +272,7 @@ def install() -> None:
             f = make()
             setattr(Tensor, attr, f)
             return f(*args, **kw)
-        stub.__name__ = attr
+        stub.__name__, stub.__qualname__, stub.__module__ = attr, f"Tensor.{attr}", Tensor.__module__
         setattr(Tensor, attr, stub)
 
     for op in list(OPERATORS.values()):
@@ -262,7 +280,7 @@ def install() -> None:
             setattr(Tensor, op.name, property(lambda t, op=op: op.function(t)))
         elif op.method:
             for n in (op.name if op.method is True else op.method, *op.aliases):
-                put(n, lambda op=op: op.function)
+                put(n, lambda op=op: op.method_function)
         if op.inplace:
             for n in (op.name, *op.aliases):
                 put(n + "_", lambda op=op: op.inplace_function)

@@ -7,6 +7,8 @@ tape. A capture (compiler/capture.py) sees every call here first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from ..autograd.modes import modes
 from ..backends.cpu import loops
 from ..backends.meta import MetaArray
 from ..core import dtype as D
-from ..core.promotion import result_of
+from ..core.promotion import require_fits, result_of
 from ..core.tensor import MAYBE, Tensor, bump, hooks, view_of, wrap
 from . import expr as E
 from .declare import REQUIRED, Gradient, Operator, Param
@@ -27,7 +29,8 @@ __all__ = ["run", "binary", "fold_gradient", "capture", "pointwise_arrays", "fol
 ndarray = np.ndarray
 capture: list[Any] = [None]      # the active capture, if any
 F32 = np.dtype("float32")
-HALF = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+# dtypes that are stored only, and what is computed in instead
+HALF = {**dict.fromkeys(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), "float32"), "complex32": "complex64"}
 
 
 def run(op: Operator, values: tuple) -> Any:
@@ -124,9 +127,9 @@ _share_capture()
 
 
 def require_tensors(op: Operator, *values: Any) -> None:
-    """TypeError if one of a composite's first arguments is not a tensor."""
+    """TypeError if one of these values for a composite's first parameters is to be a tensor and is none."""
     for p, v in zip(op.params, values, strict=False):
-        if not isinstance(v, Tensor):
+        if p.kind == "tensor" and not isinstance(v, Tensor):
             raise bad_argument(op, p, v)
 
 
@@ -193,7 +196,7 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
     from ..backends.cpu.evaluate import numpy_function
     from .generate import trace
     half = compute.name in HALF and not op.exact
-    cnp = F32 if half else compute.np
+    cnp = D.ALL[HALF[compute.name]].np if half else compute.np
     names, vals, static, absent, numbers = [], [], [], [], []
     shape: Any = None
     same = True
@@ -210,7 +213,11 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
                 if a.dtype.kind != "b":
                     a = a.astype(bool)
             elif a.dtype != cnp:
-                a = a.astype(cnp)
+                if half and a.dtype != compute.np or a.dtype.itemsize > cnp.itemsize:
+                    with np.errstate(all="ignore"):
+                        a = a.astype(compute.np)       # also where float32 computes for half: PyTorch rounds the operands first
+                if a.dtype != cnp:
+                    a = a.astype(cnp)
             if shape is None:
                 shape = a.shape
             elif shape != a.shape:
@@ -218,7 +225,7 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
         else:
             numbers.append(p.name)
             if p.kind == "number":
-                require_fits(a, compute)
+                require_fits(a, D.ALL[HALF[compute.name]] if half else compute)
         if a.__class__ is ndarray:
             pass
         elif isinstance(a, (int, float, complex)) and cnp.kind in "biu":
@@ -254,14 +261,6 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
     if r.shape != want:
         r = np.broadcast_to(r, want).copy()
     return r
-
-
-def require_fits(x: Any, d: D.dtype) -> None:
-    """RuntimeError for a number that a dtype cannot hold: a complex one, or a large one for integers (negative ones are taken for unsigned dtypes)."""
-    if isinstance(x, complex) and not d.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {d.name} without overflow: {x} is complex")
-    if isinstance(x, (int, float)) and d.category == D.INTEGER and not abs(x) <= D.iinfo(d).max and x != D.iinfo(d).min:
-        raise RuntimeError(f"value cannot be converted to type {d.name} without overflow: {x} is outside [{D.iinfo(d).min}, {D.iinfo(d).max}]")
 
 
 def require_meaning(op: Operator, root: E.Expr, compute: D.dtype) -> None:
@@ -368,6 +367,14 @@ def normalize_dims(dim: Any, ndim: int, name: str = "") -> tuple[int, ...]:
     return tuple(sorted(out)) if ndim else ()
 
 
+def one_dim(dim: Any, ndim: int, name: str = "") -> int:
+    """One dimension as a nonnegative int (0 for a 0-dim tensor). TypeError for None or several."""
+    if dim is None or isinstance(dim, (tuple, list)):
+        raise TypeError(f"{name}(): argument 'dim' must be int, not {type(dim).__name__}")
+    d = normalize_dims(dim, ndim, name)
+    return d[0] if d else 0
+
+
 def trace_fold(op: Operator, values: tuple) -> tuple[Any, list[str]]:
     """The Fold of a reduction's body and the names of its numbers."""
     args: dict[str, Any] = {}
@@ -420,7 +427,7 @@ def fold_arrays(op: Operator, fold: Any, a: ndarray, dims: tuple[int, ...], keep
     """Evaluate a fold on a CPU array."""
     from ..backends.cpu.evaluate import numpy_function
     half = compute.name in HALF
-    cnp = F32 if half else compute.np
+    cnp = D.ALL[HALF[compute.name]].np if half else compute.np
     n = 1
     for d in dims:
         n *= a.shape[d]
@@ -666,20 +673,56 @@ def meta_result(op: Operator, arrays: list[Any]) -> Any:
     return tuple(one(x) for x in r) if op.returns or op.multi else one(r)
 
 
+class NamedResult(tuple):
+    """Base of the classes of several results. As PyTorch's: made from one sequence, read by position or by name."""
+
+    __slots__ = ()
+    n_fields = n_sequence_fields = 0
+    n_unnamed_fields = 0
+    __match_args__: tuple[str, ...] = ()
+
+    def __new__(cls, sequence: Any, dict: Any = None) -> Any:
+        made = tuple.__new__(cls, sequence)
+        if len(made) != cls.n_fields:
+            raise TypeError(f"torch.return_types.{cls.__name__}() takes a {cls.n_fields}-sequence ({len(made)}-sequence given)")
+        return made
+
+    @classmethod
+    def _make(cls, sequence: Any) -> Any:
+        return tuple.__new__(cls, sequence)
+
+    def __repr__(self) -> str:
+        items = ",\n".join(f"{n}={v!r}" for n, v in zip(self.__match_args__, self, strict=True))
+        return f"torch.return_types.{type(self).__name__}(\n{items})"
+
+    def __reduce__(self) -> tuple:
+        return type(self), (tuple(self), {})
+
+
 _named_types: dict[Operator, Any] = {}
 
 
+def named_type(op: Operator) -> type[NamedResult]:
+    """The class of an operator's several results, `torch.return_types.<name>`."""
+    name = op.result_name
+    fields = tuple(op.returns)  # type: ignore[arg-type]
+    found = NAMED_TYPES.get(name)
+    if found is None or found.__match_args__ != fields:  # records of one name have one class
+        members: dict[str, Any] = {n: property(itemgetter(i)) for i, n in enumerate(fields)}
+        found = NAMED_TYPES[name] = type(name, (NamedResult,), {
+            **members, "__slots__": (), "__match_args__": fields, "n_fields": len(fields), "n_sequence_fields": len(fields),
+            "__module__": "rushlight.return_types"})
+    return found
+
+
+NAMED_TYPES: dict[str, type[NamedResult]] = {}
+
+
 def _named(op: Operator) -> Any:
-    """The class of an operator's several results: a tuple with names."""
+    """What makes an operator's several results of a sequence."""
     c = _named_types.get(op)
     if c is None:
-        from collections import namedtuple
-        base = namedtuple(op.name, op.returns)  # type: ignore[misc, arg-type]
-
-        def show(self: Any) -> str:
-            return "torch.return_types." + op.name + "(\n" + ",\n".join(f"{n}={v!r}" for n, v in zip(op.returns, self, strict=True)) + ")"  # type: ignore[arg-type]
-        cls = type(op.name, (base,), {"__slots__": (), "__repr__": show, "__module__": "torch.return_types"})
-        c = _named_types[op] = cls._make  # type: ignore[attr-defined]
+        c = _named_types[op] = partial(tuple.__new__, named_type(op))
     return c
 
 

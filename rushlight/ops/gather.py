@@ -8,6 +8,7 @@ import numpy as np
 
 from ..backends.meta import MetaArray
 from ..core import dtype as D
+from ..core.promotion import fitted
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from . import execute, inplace
@@ -118,8 +119,10 @@ def _scatter_at(input: ndarray, dim: int, index: ndarray) -> tuple:
     return tuple(at)
 
 
-def _src_part(src: Any, index: ndarray) -> Any:
-    return src[tuple(slice(0, n) for n in index.shape)] if hasattr(src, "shape") and src.ndim else src
+def _src_part(src: Any, index: ndarray, input: ndarray) -> Any:
+    if isinstance(src, (int, float, complex)):
+        return fitted(src, D.of(input.dtype))
+    return src[tuple(slice(0, n) for n in index.shape)] if src.ndim else src
 
 
 def _one(input: ndarray, index: ndarray, src: Any) -> tuple[ndarray, ndarray, Any]:
@@ -137,7 +140,7 @@ def _one(input: ndarray, index: ndarray, src: Any) -> tuple[ndarray, ndarray, An
 def _scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number):
     if index.size:
         input, index, src = _one(input, index, src)
-        input[_scatter_at(input, dim, index)] = _src_part(src, index)
+        input[_scatter_at(input, dim, index)] = _src_part(src, index, input)
 
 
 _scatter.gradient(
@@ -199,7 +202,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor):
     """`src` added at `index` along `dim`: out[index[i][j]][j] += src[i][j] for dim 0."""
     if index.size:
         input, index, src = _one(input, index, src)
-        np.add.at(input, _scatter_at(input, dim, index), _src_part(src, index))
+        np.add.at(input, _scatter_at(input, dim, index), _src_part(src, index, input))
 
 
 scatter_add.gradient(
@@ -228,7 +231,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     if not index.size:
         return
     input, index, src = _one(input, index, src)
-    at, s = _scatter_at(input, dim, index), _src_part(src, index)
+    at, s = _scatter_at(input, dim, index), _src_part(src, index, input)
     if not include_self:
         start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
         if start is None:
@@ -402,6 +405,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number):
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
+    if isinstance(value, (int, float, complex)):
+        value = fitted(value, D.of(input.dtype))
     if input.ndim == 0:
         input[...] = value
         return

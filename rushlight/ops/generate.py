@@ -51,6 +51,17 @@ def _fresh_quiet() -> Callable:
 
 quiet = _fresh_quiet()
 quiets: list[Callable] = []     # contexts for the calls that must not find theirs in use: by another thread, or further up
+
+
+def quietly(f: Callable, *args: Any) -> Any:
+    """`f(*args)`, where NumPy does not report what is out of range."""
+    q = quiets.pop() if quiets else _fresh_quiet()
+    try:
+        return q(f, *args)
+    finally:
+        quiets.append(q)
+
+
 G: dict[str, Any] = {
     "ND": np.ndarray, "F32": np.dtype("float32"), "F64": np.dtype("float64"), "I64": np.dtype("int64"), "BOOL": np.dtype("bool"),
     "quiet": quiet, "QUIETS": quiets, "fresh_quiet": _fresh_quiet, "asarray": np.asarray,
@@ -72,6 +83,8 @@ def make(source: str, name: str, **extra: Any) -> Callable:
 def derive(op: Operator, key: str) -> Any:
     if key == "function":
         return _finish(_function(op), op, op.name)
+    if key == "method":
+        return _finish(_function(op, method=True), op, op.name)
     if key == "inplace":
         return _finish(_inplace(op), op, op.name + "_")
     if key == "dunder":
@@ -94,9 +107,10 @@ def derive(op: Operator, key: str) -> Any:
 
 
 def _finish(f: Callable, op: Operator, name: str) -> Callable:
-    f.__name__ = f.__qualname__ = name
+    where = op.ns[0]
+    f.__name__, f.__qualname__ = name, f"Tensor.{name}" if where == "Tensor" else name
     f.__doc__ = op.__doc__
-    f.__module__ = {"torch": "torch", "nn.functional": "torch.nn.functional"}.get(op.ns[0], "torch." + op.ns[0])
+    f.__module__ = "rushlight" if where in ("torch", "Tensor") else "rushlight." + where  # where pickle finds it again
     return f
 
 
@@ -188,7 +202,7 @@ def _signature(op: Operator, first: str | None = None, out: bool = True, flag: b
     return ", ".join(parts), "(" + "".join(v + ", " for v in values) + ")", env
 
 
-def _prelude(op: Operator, inplace: bool) -> list[str]:
+def _prelude(op: Operator, inplace: bool, method: bool = False) -> list[str]:
     """Old names, old signatures, sizes as separate arguments."""
     values = "(" + "".join(p.name + ", " for p in op.params) + ")"
     lines = []
@@ -198,7 +212,7 @@ def _prelude(op: Operator, inplace: bool) -> list[str]:
     lines.append(f"        return OLD(OP, {values}, kw, {'out' if op.has_out and not inplace else 'None'}, {flag})")
     if op.legacy:
         lines.append("    if old:")
-        lines.append(f"        return LEGACY(OP, {values}, old, {'out' if op.has_out and not inplace else 'None'}, {flag})")
+        lines.append(f"        return LEGACY(OP, {values}, old, {'out' if op.has_out and not inplace else 'None'}, {flag}, {method or inplace})")
     required = [p for p in op.params if p.default is REQUIRED and p.kind != "sizes"]
     # a tensor that is missing in front of one that was given is found by whatever reads it
     absent = [p.name for p in required if p is required[-1] or p.kind not in ("tensor", "operand", "list", "mask")]
@@ -222,14 +236,14 @@ def _late(op: Operator, key: str) -> list[Callable]:
     return cell
 
 
-def _function(op: Operator) -> Callable:
+def _function(op: Operator, method: bool = False) -> Callable:
     from . import execute
     from .inplace import run_inplace, run_out
     if op.kind == "composite" and not op.has_out and not op.array and not op.old:
         return _composite(op)
     sig, values, env = _signature(op)
     lines = [f"def {op.name}({sig}):"]
-    lines += _prelude(op, False)
+    lines += _prelude(op, False, method)
     plain = op.derived("plain")
     if plain is not None and plain.ok and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float", "bool", "real")) \
             and floats_pass(op) and (plain.ufunc is not None or _evaluable(plain) and not plain.statics):
@@ -252,8 +266,8 @@ def _function(op: Operator) -> Callable:
         lines += more
         env.update(more_env)
     elif op.kind == "composite":
-        lines.append(f"    if {'out is None and ' if op.has_out else ''}CAPTURE[0] is None: return FN({_call(op)})")
-        env["CAPTURE"], env["FN"] = execute.capture, op.fn
+        lines += [f"    if {'out is None and ' if op.has_out else ''}CAPTURE[0] is None:", *_body_lines(op, values)]
+        env["CAPTURE"], env["FN"], env["TENSORS"] = execute.capture, op.fn, execute.require_tensors
     if op.has_out:
         lines.append("    if out is None: return RUN(OP, " + values + ")")
         lines.append("    return OUT(OP, " + values + ", out)")
@@ -283,13 +297,18 @@ def _call(op: Operator) -> str:
     return ", ".join(f"{p.name}={p.name}" if p.keyword else p.name for p in op.params)
 
 
+def _body_lines(op: Operator, values: str) -> list[str]:
+    """The call of a composite's body. What is no tensor has none of a tensor's attributes: then the error says which argument it is."""
+    return [f"        try: return FN({_call(op)})", "        except AttributeError:", f"            TENSORS(OP, *{values})", "            raise"]
+
+
 def _composite(op: Operator) -> Callable:
     """A composite is its own body; keywords of other ages and capture still pass through a wrapper."""
     from . import execute
     from .inplace import run_inplace
     sig, values, env = _signature(op, out=False)
-    lines = [f"def {op.name}({sig}):", *_prelude(op, False), f"    if CAPTURE[0] is None: return FN({_call(op)})", f"    return RUN(OP, {values})"]
-    return make("\n".join(lines), op.name, OP=op, CAPTURE=execute.capture, FN=op.fn, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes,
+    lines = [f"def {op.name}({sig}):", *_prelude(op, False), "    if CAPTURE[0] is None:", *_body_lines(op, values), f"    return RUN(OP, {values})"]
+    return make("\n".join(lines), op.name, OP=op, CAPTURE=execute.capture, FN=op.fn, TENSORS=execute.require_tensors, RUN=execute.run, OLD=old_names, LEGACY=legacy, SIZES=sizes,
                 ABSENT=absent, MISSING=REQUIRED, INPLACE=run_inplace, **env)
 
 
@@ -342,22 +361,15 @@ def _idunder(op: Operator) -> Callable:
 
 
 def sizes(x: Any, name: str = "", arg: str = "size") -> tuple[int, ...]:
-    """Sizes given as one sequence."""
-    if x is None:
-        return ()
-    if isinstance(x, (int, np.integer)) or isinstance(x, Tensor) and x.dim() == 0:
-        return (int(x),)
-    out = []
-    for i in x:
-        if isinstance(i, bool) or not isinstance(i, (int, np.integer)):
-            if isinstance(i, Tensor) and i.dtype.category <= 1:
-                i = i.item()
-            elif i is None:
-                pass
-            else:
-                raise TypeError(f"{name}(): argument '{arg}' must be tuple of ints, but found element of type {type(i).__name__}")
-        out.append(i if i is None else int(i))
-    return tuple(out)
+    """Sizes given as one sequence. TypeError for what is no list or tuple of ints."""
+    if not isinstance(x, (tuple, list)):
+        if isinstance(x, (int, np.integer)) and not isinstance(x, bool) or isinstance(x, Tensor) and x.dim() == 0 and x.dtype.category == 1:
+            return (int(x),)
+        raise TypeError(f"{name}(): argument '{arg}' (position 1) must be tuple of ints, not {type(x).__name__}")
+    for n, i in enumerate(x):
+        if isinstance(i, bool) or not isinstance(i, (int, np.integer)) and not (isinstance(i, Tensor) and i.numel() == 1 and i.dtype.category == 1):
+            raise TypeError(f"{name}(): argument '{arg}' (position 1) must be tuple of ints, but found element of type {type(i).__name__} at pos {n}")
+    return tuple([int(i) for i in x])
 
 
 def old_names(op: Operator, values: tuple, kw: dict, out: Any, inplace: bool) -> Any:
@@ -365,8 +377,15 @@ def old_names(op: Operator, values: tuple, kw: dict, out: Any, inplace: bool) ->
     params = {p.name: p for p in op.params}
     bound = dict(zip(params, values, strict=True))
     given: dict[str, Any] = {}
+    if op.out_view and not inplace:
+        out = kw.pop("out", None)
+    outs: dict[int, Any] = {}
     for k, v in kw.items():
         name = op.old.get(k) or (k if k in params else OLD_NAMES.get(k))
+        if name is not None and name.startswith("out."):     # one of several results
+            if v is not None:
+                outs[int(name[4:])] = v
+            continue
         if name is not None and ">" in name:        # "a>b": stands for a, and what came as a is meant for b
             name, _, moved = name.partition(">")
             if bound[name] is not REQUIRED:
@@ -381,7 +400,19 @@ def old_names(op: Operator, values: tuple, kw: dict, out: Any, inplace: bool) ->
     bound.update(given)
     if any(v is REQUIRED for v in bound.values()):
         raise absent(op, tuple(bound.values()))
+    if outs:
+        if out is not None:
+            raise TypeError(f"{op.name}() takes out= or its results by name, not both")
+        out = _named_outs(op, bound["input"], outs)
     return _again(op, bound, out, inplace)
+
+
+def _named_outs(op: Operator, input: Any, outs: dict[int, Any]) -> tuple:
+    """The tensors that (values, indices) are to be written to; what was not named is a new one."""
+    from ..core import dtype as D
+    from . import execute, function
+    execute.require_tensors(op, input)
+    return tuple(outs[i] if i in outs else function("empty")((0,), dtype=d) for i, d in enumerate((input.dtype, D.int64)))
 
 
 def absent(op: Operator, values: tuple) -> TypeError:
@@ -403,14 +434,18 @@ def _again(op: Operator, bound: dict, out: Any, inplace: bool) -> Any:
     return execute.run(op, tuple(vals)) if out is None else run_out(op, tuple(vals), out)
 
 
-def legacy(op: Operator, values: tuple, old: tuple, out: Any, inplace: bool) -> Any:
-    """A call with more positional arguments than today's signature: the record's `legacy` signature says what they were."""
+def legacy(op: Operator, values: tuple, old: tuple, out: Any, inplace: bool, method: bool) -> Any:
+    """A call with more positional arguments than today's signature: the record's `legacy` signatures say what they were."""
     names = [p.name for p in op.params]
-    order = [n.strip() for n in op.legacy.split(",")]  # type: ignore[union-attr]
     today = [v for p, v in zip(op.params, values, strict=True) if not p.keyword]
     given = [*today, *old]
-    if len(given) != len(order):
-        raise TypeError(f"{op.name}() takes {len(today)} positional arguments but {len(given)} were given")
+    tensors = {p.name for p in op.params if p.kind in ("tensor", "operand")}
+    for signature in (method and op.legacy_method) or op.legacy:  # type: ignore[union-attr]
+        order = [n.strip() for n in signature.split(",")]
+        if len(given) == len(order) and all(isinstance(v, Tensor) == (n in tensors) for n, v in zip(order, given, strict=True)):
+            break
+    else:
+        raise TypeError(f"{op.name}() takes {len(today)} positional arguments but {len(given)} were given: ({', '.join(type(v).__name__ for v in given)})")
     import warnings
     warnings.warn(f"this overload of {op.name} is deprecated: {op.name}({', '.join(order)}); pass {', '.join(p.name for p in op.params if p.keyword)} "
                   "by keyword", UserWarning, stacklevel=3)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..backends.meta import MetaArray
 from ..core import dtype as D
+from ..core.promotion import fitted
 from ..core.tensor import Tensor as T
 from ..core.tensor import bump, hooks, view_of, wrap
 from . import execute, inplace
@@ -387,7 +388,7 @@ def setitem(self: Any, idx: Any, value: Any) -> None:
                 target = execute.run(_basic, (self, tuple(items))) if items else self
                 inplace.run_inplace(_fill(), (target, value))
                 return
-            value = wrap(np.asarray(_convert(value, self.dtype)))
+            value = wrap(fitted(value, self.dtype))
         elif isinstance(value, (list, tuple, np.ndarray)):
             value = f("tensor")(value, dtype=self.dtype)
         else:
@@ -418,7 +419,7 @@ def _set_plain(self: Any, a: ndarray, idx: Any, value: Any) -> bool:
             and execute.modes.grad
         ):
             return False
-    elif c is float and a.dtype.kind == "f" or c is int and a.dtype.kind in "fi":
+    elif c is float and a.dtype.kind == "f" and -65504 <= value <= 65504 or c is int and a.dtype.kind in "fi":
         v = value
     else:
         return False
@@ -470,12 +471,6 @@ def _fill() -> Any:
     from .copy import fill_
 
     return fill_
-
-
-def _convert(x: Any, d: D.dtype) -> ndarray:
-    if isinstance(x, complex) and not d.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {d.name} without overflow")
-    return np.asarray(x).astype(d.np)
 
 
 T.__getitem__ = getitem  # type: ignore[attr-defined]

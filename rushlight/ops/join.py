@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as D
-from ..core.promotion import result_of
+from ..core.promotion import fitted, result_of
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .declare import composite, structural
@@ -292,7 +292,7 @@ def flip(input: Tensor, dims: Sizes):
     ds = _dims(input, dims)
     if len(set(ds)) != len(ds):
         raise RuntimeError(f"dim {ds[0]} appears multiple times in the list of dims")
-    return np.ascontiguousarray(np.flip(input, ds)).reshape(input.shape) if ds else input.copy()
+    return np.flip(input, ds).copy()
 
 
 flip.shape(lambda input, dims: input.shape)
@@ -416,7 +416,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype=None, device=None
     return t if device is None else t.to(device)
 
 
-@composite(method=True)
+@composite(method=True, out="same")
 def diag(input: Tensor, diagonal: int = 0):
     """A matrix with the vector on a diagonal, or a copy of a diagonal of a matrix."""
     if input.dim() == 1:
@@ -592,7 +592,7 @@ def constant_pad_nd(input: Tensor, pad: tuple, value: Number = 0):
             f"The input size {list(input.shape)} plus padding {list(pad)} resulted in a negative output size, which is "
             "invalid."
         )
-    out = np.full(shape, value, input.dtype)
+    out = np.full(shape, fitted(value, D.of(input.dtype)), input.dtype)
     src = input[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(input.shape, pairs, strict=True))]
     out[tuple(slice(max(a, 0), max(a, 0) + k) for k, (a, b) in zip(src.shape, pairs, strict=True))] = src
     return out

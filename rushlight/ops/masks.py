@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as D
+from ..core.promotion import require_fits
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from . import execute, inplace
@@ -67,8 +68,8 @@ def _masked_fill_check(input, mask, value):
         raise RuntimeError(
             f"value cannot be converted to type {C_NAMES.get(D.of(input.dtype).name, '')} without overflow"
         )
-    if isinstance(value, float) and input.dtype.kind in "iu" and value != int(value):
-        raise RuntimeError(f"value cannot be converted to type {D.of(input.dtype).name} without overflow")
+    if isinstance(value, (int, float)):
+        require_fits(value, D.of(input.dtype))
 
 
 @structural(method=True, check=_masked_fill_check, exact=True, public=False, name="masked_fill")
@@ -106,6 +107,7 @@ def _masked_fill_into(input: Tensor, mask: Tensor, value: Tensor | Number):
     np.copyto(input, np.asarray(value).astype(input.dtype), where=mask.astype(bool))
 
 
+_masked_fill_into.expanded = True
 _masked_fill_into.gradient(
     input=_unmasked, value=lambda grad, mask: f("where")(mask.to(D.bool_), grad, f("zeros_like")(grad)).sum()
 )

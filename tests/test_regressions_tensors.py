@@ -1,0 +1,166 @@
+"""Faults of tensors, operators and the tape that programs run against PyTorch 2.13 brought to light; expected values are PyTorch's."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+
+# --- numbers into dtypes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [[2**63, 1], [2**63], [2**63, -1], [2**64], [-(2**63) - 1], 2**63])
+def test_integers_beyond_64_bits_are_refused(values):
+    with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+        torch.tensor(values)
+
+
+def test_uint64_holds_all_its_values():
+    assert torch.tensor([2**64 - 1, 0, 2**63 + 1], dtype=torch.uint64).tolist() == [2**64 - 1, 0, 2**63 + 1]
+    with pytest.raises(OverflowError):
+        torch.tensor([-1], dtype=torch.uint64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int64, torch.float8_e5m2])
+def test_none_in_a_list_is_no_number(dtype):
+    with pytest.raises(TypeError):
+        torch.tensor([None, 1], dtype=dtype)
+
+
+def test_negative_numbers_in_unsigned_lists_wrap():
+    assert torch.tensor([-1, 255, -255], dtype=torch.uint8).tolist() == [255, 255, 1]
+    for bad in ([256, 1], [-256]):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            torch.tensor(bad, dtype=torch.uint8)
+
+
+def _fill(x, v):
+    return x.fill_(v)
+
+
+def _setitem(x, v):
+    x[1] = v
+    return x
+
+
+def _setitem_by_tensor(x, v):
+    x[torch.tensor([1])] = v
+    return x
+
+
+def _setitem_by_mask(x, v):
+    x[torch.tensor([False, True])] = v
+    return x
+
+
+FILLS = [
+    _fill, _setitem, _setitem_by_tensor, _setitem_by_mask,
+    lambda x, v: torch.full((2,), v, dtype=x.dtype),
+    lambda x, v: torch.full_like(x, v),
+    lambda x, v: x.new_full((2,), v),
+    lambda x, v: x.masked_fill(torch.tensor([False, True]), v),
+    lambda x, v: x.masked_fill_(torch.tensor([False, True]), v),
+    lambda x, v: x.index_fill(0, torch.tensor([1]), v),
+    lambda x, v: x.scatter(0, torch.tensor([1]), v),
+    lambda x, v: torch.nn.functional.pad(x[:1], (0, 1), value=v),
+]
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("value, dtype", [(300, torch.int8), (256, torch.uint8), (-129, torch.int8), (2**63, torch.int64), (math.nan, torch.int32),
+                                          (math.inf, torch.int64), (70000.0, torch.float16), (1e39, torch.float32), (1e10, torch.int32)])
+def test_a_number_that_the_dtype_cannot_hold_is_refused(fill, value, dtype):
+    x = torch.zeros(2, dtype=dtype)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        fill(x, value)
+    assert not x.any()
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("value, dtype, stored", [(-1, torch.uint8, 255), (1.75, torch.int16, 1), (math.inf, torch.float16, math.inf),
+                                                  (2**63 - 1, torch.int64, 2**63 - 1), (2, torch.bool, True), (1, torch.float8_e4m3fn, 1.0),
+                                                  (True, torch.float8_e4m3fn, 1.0), (2**64 - 1, torch.uint64, 2**64 - 1)])
+def test_a_number_is_cast_to_the_dtype(fill, value, dtype, stored):
+    assert fill(torch.zeros(2, dtype=dtype), value)[1].item() == stored
+
+
+def test_where_refuses_an_int_that_does_not_fit():
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.where(torch.tensor([True, False]), torch.zeros(2, dtype=torch.int8), 255)
+
+
+def test_float8_without_inf_saturates_in_every_cast():
+    x = torch.tensor([1e9, -math.inf, 464.0, 465.0, math.nan])
+    want = [448.0, -448.0, 448.0, 448.0]
+    made = [x.to(torch.float8_e4m3fn), x.double().to(torch.float8_e4m3fn), torch.zeros(5, dtype=torch.float8_e4m3fn).copy_(x),
+            torch.tensor(x.tolist(), dtype=torch.float8_e4m3fn)]
+    for y in made:
+        assert y.float().tolist()[:4] == want and math.isnan(y.float()[4].item())
+
+
+def test_operands_are_rounded_to_half_before_the_operation():
+    n = torch.tensor([2049, 2**31 - 1], dtype=torch.int32)
+    h = torch.tensor([0.5, -math.inf], dtype=torch.float16)
+    assert (n + h).tolist()[0] == 2048.0        # 2049 is 2048 in float16
+    assert math.isnan((n + h)[1].item())        # inf - inf
+    assert (n.to(torch.float16) + h)[0] == (n + h)[0]
+
+
+def test_integer_powers_keep_their_dtype():
+    e = torch.tensor([1, -2, 3], dtype=torch.int8)
+    assert (2**e).dtype is torch.int8 and (2**e).tolist() == [2, 0, 8]
+    x = torch.tensor([1, 2], dtype=torch.uint8).pow(torch.tensor(-1, dtype=torch.int8))
+    assert x.dtype is torch.uint8 and x.tolist() == [1, 0]
+
+
+# --- memory -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [lambda x: x.flip(0), lambda x: x.flip((0, 1)), lambda x: x.flipud(), lambda x: x.fliplr(), lambda x: x.flip(())])
+def test_flipping_a_dimension_of_one_element_copies(call):
+    x = torch.ones(1, 1)
+    y = call(x)
+    y.add_(1)
+    assert x.item() == 1 and y.item() == 2
+    x = torch.arange(3.0).reshape(1, 3)
+    assert x.copy_(x.flip(0)).tolist() == [[0, 1, 2]]
+
+
+def test_one_value_may_be_written_to_an_expanded_tensor():
+    x = torch.ones(3)
+    v = x.expand(2, 3)
+    assert v.fill_(2.0) is v and x.tolist() == [2, 2, 2]
+    v.zero_()
+    v.masked_fill_(torch.tensor([True, False, True]), 5.0)
+    assert x.tolist() == [5, 0, 5]
+    v[0] = 7.0
+    assert v.tolist() == [[7, 7, 7]] * 2
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        v.add_(1)
+
+
+# --- the tape -----------------------------------------------------------------------------------------------------------
+
+
+def test_views_hang_on_the_new_node_after_an_inplace_view():
+    leaf = torch.ones(2, 3, requires_grad=True)
+    x = leaf * 1
+    v = x.view(-1)
+    x.t_()
+    x.retain_grad()
+    ((x * 2).sum() + v.sum()).backward()
+    assert x.grad.tolist() == [[3.0, 3.0]] * 3 and leaf.grad.tolist() == [[3.0] * 3] * 2
+
+
+def test_inplace_form_of_an_operator_that_another_one_computes():
+    leaf = torch.tensor([1 + 1j, 2 - 1j], dtype=torch.complex128, requires_grad=True)
+    end = torch.tensor([1j, 2.0], dtype=torch.complex128, requires_grad=True)
+    x = leaf * 1
+    assert x.lerp_(end, 0.25) is x
+    torch.view_as_real(x).sum().backward()
+    np.testing.assert_allclose(leaf.grad.numpy(), [0.75 + 0.75j] * 2)
+    np.testing.assert_allclose(end.grad.numpy(), [0.25 + 0.25j] * 2)
+    np.testing.assert_allclose(x.detach().numpy(), [0.75 + 1j, 2 - 0.75j])
