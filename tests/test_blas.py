@@ -415,7 +415,8 @@ def test_a_library_with_32_bit_integers(monkeypatch):
     from rushlight.compiler import jit
     imports = dict(jit._imports)
     try:
-        routines.compile()
+        for t in "sdcz":
+            routines.compile(t)
     finally:
         jit._imports.update(imports)
     monkeypatch.setattr(blas, "_routines", routines)
@@ -436,7 +437,7 @@ def test_without_library_or_compiler(monkeypatch, missing):
         monkeypatch.setattr(blas, "_routines", None)
         assert blas.info()["library"] is None and blas.set_library_threads(1) is None
     else:
-        monkeypatch.setattr(blas, "_native", dict)
+        monkeypatch.setattr(blas, "_program", lambda t: None)
     with pytest.raises(RuntimeError, match="no BLAS library to call"):
         blas.address("sgemm")
     rng = np.random.default_rng(12)

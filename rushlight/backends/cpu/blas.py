@@ -19,20 +19,24 @@ float16 and bfloat16 are multiplied in float32 and rounded once at the end.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import os
+import struct
 import threading
 from typing import Any
 
 import numpy as np
 
-from rushlight.backends.cpu import blas_ir, threads
+from rushlight.backends.cpu import blas_ir, gemm_ir, native, threads
 from rushlight.backends.cpu.allocator import empty, zeros
 
 __all__ = ["address", "bgemm", "dot", "gemm", "gemv", "info", "set_library_threads"]
 
 _TYPES: dict[np.dtype, str] = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c",
                                np.dtype(np.complex128): "z"}
+_LETTERS = frozenset("sdcz")
+_pack = struct.Struct(f"={blas_ir.GIVEN}q").pack
 # NumPy's own call is as good with fewer multiplications than these (a matrix-vector product is bound by memory), and
 # with results of fewer elements, as memory is then not worth reusing.
 _SMALL = {t: blas_ir.SPLIT_FLOPS // (2 if t.kind == "f" else 8) for t in _TYPES}
@@ -64,7 +68,9 @@ class _Routines:
         self.set_threads = setter
         setter.argtypes, setter.restype = [ctypes.c_int], None
         self.get_threads = getattr(self.handle, self.name("openblas_get_num_threads"))
-        self.programs: dict[str, Any] = {}
+        self.programs: dict[str, Any] = {}              # by type letter, as they are first wanted
+        self.libraries: dict[str, Any] = {}
+        self.tiles: dict[str, Any] = {}
 
     def name(self, symbol: str) -> str:
         return f"{self.prefix}{symbol}{self.suffix}"
@@ -79,21 +85,26 @@ class _Routines:
         get.restype = ctypes.c_char_p
         return get().decode(errors="replace").strip()
 
-    def compile(self) -> None:
-        """Generate the tiled products; they call this library and the pool through their addresses."""
+    def compile(self, t: str) -> None:
+        """Generate the tiled product of type `t`; it calls this library and the pool through their addresses."""
         from rushlight.compiler import jit
 
         jit.import_symbol("rl_parallel", threads.entry_address())
-        for t in "sdcz":
-            for r in ("gemm", "gemv"):
-                jit.import_symbol(f"rl_blas_{t}{r}", self.address(f"cblas_{t}{r}"))
-        self.library = jit.compile_ir(blas_ir.source(self.int_type), opt=2)
-        self.programs = {t: self.library.function(f"rl_{t}gemm_run", None, ctypes.c_void_p) for t in "sdcz"}
+        for r in ("gemm", "gemv"):
+            jit.import_symbol(f"rl_blas_{t}{r}", self.address(f"cblas_{t}{r}"))
+        if t in "sd":
+            host = jit.host()
+            registers = 32 if host["vector_bytes"] == 64 or host["triple"].startswith(("aarch64", "arm64")) else 16
+            width = host["vector_bytes"]
+            self.tiles[t] = jit.compile_ir(lambda: gemm_ir.source(t, width, registers), opt=2, light=True,
+                                           key=f"gemm {t} {width} {registers} {gemm_ir.VERSION}")
+            jit.import_symbol(f"rl_{t}tile", self.tiles[t].address(f"rl_{t}tile"))
+        self.libraries[t] = library = jit.compile_ir(blas_ir.source(t, self.int_type), opt=2)
+        self.programs[t] = library.function(f"rl_{t}gemm_run", None, ctypes.c_void_p)
 
 
 _routines: _Routines | None = None
 _ready = False                              # the library was looked for
-_compiled = False                           # ... and code generation was tried
 
 
 def _prepare() -> None:
@@ -111,22 +122,20 @@ def _prepare() -> None:
         set_library_threads(int(text) if text.isdigit() and int(text) > 0 else 1)
 
 
-def _native() -> dict[str, Any]:
-    """The tiled products by type letter; empty without library or compiler."""
-    global _compiled
+def _program(t: str) -> Any:
+    """The tiled product of type letter `t`; None without library or compiler."""
     if not _ready:
         _prepare()
     if _routines is None:
-        return {}
-    if not _compiled:
-        with _lock:
-            if not _compiled:
-                if threads.native():
-                    _routines.compile()
-                _compiled = True
-    elif _routines.programs:
+        return None
+    program = _routines.programs.get(t)
+    if program is not None:
         threads.ensure()                    # a forked child has no workers yet
-    return _routines.programs
+        return program
+    with _lock:
+        if t not in _routines.programs and threads.native():
+            _routines.compile(t)
+    return _routines.programs.get(t)
 
 
 def set_library_threads(n: int) -> int | None:
@@ -146,10 +155,11 @@ def set_library_threads(n: int) -> int | None:
 def info() -> dict[str, Any]:
     """For `rushlight doctor`: `library` (OpenBLAS's own description, or None), `native` (whether our code tiles),
     `integers`, `library_threads`."""
-    programs = _native()
+    if not _ready:
+        _prepare()
     if _routines is None:
         return {"library": None, "native": False, "integers": None, "library_threads": None}
-    return {"library": _routines.describe(), "native": bool(programs), "integers": _routines.int_type,
+    return {"library": _routines.describe(), "native": _program("s") is not None, "integers": _routines.int_type,
             "library_threads": int(_routines.get_threads())}
 
 
@@ -166,12 +176,12 @@ def address(name: str) -> int:
 
     KeyError for an unknown name, RuntimeError where there is no such library.
     """
-    programs = _native()
-    if _routines is None or not programs:
+    letter = name[6:7] if name.startswith("cblas_") else name[:1]
+    if _program(letter if letter in _LETTERS else "s") is None or _routines is None:
         raise RuntimeError("no BLAS library to call: NumPy uses another one than OpenBLAS, or llvmlite is missing")
-    if len(name) in (5, 9) and name[0] in "sdcz" and name[1:] in ("gemm", "gemm_run"):
-        return _routines.library.address("rl_" + name)
-    if name.startswith("cblas_") and name[6:7] in ("s", "d", "c", "z") and name[7:] in ("gemm", "gemv"):
+    if letter in _LETTERS and name[1:] in ("gemm", "gemm_run"):
+        return _routines.libraries[letter].address("rl_" + name)
+    if name.startswith("cblas_") and letter in _LETTERS and name[7:] in ("gemm", "gemv"):
         return _routines.address(name)
     raise KeyError(f"unknown BLAS routine {name!r}: expected [sdcz]gemm, [sdcz]gemm_run, cblas_[sdcz]gemm or "
                    "cblas_[sdcz]gemv")
@@ -217,13 +227,18 @@ def _run(t: str, a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: Any, beta: 
     batch = c.shape[:-2]
     inner = batch[-1] if batch else 1
     strides = [(x.strides[0] if len(batch) == 2 else 0, x.strides[-3] if batch else 0) for x in (a, b, c)]
-    scalars = np.array((alpha, beta), c.dtype)
-    s = scalars.ctypes.data
-    w = (ctypes.c_int64 * len(blas_ir.WORDS))(
-        ta, tb, m, n, k, a.ctypes.data, lda, b.ctypes.data, ldb, c.ctypes.data,
+    _, s = _scalars(alpha, beta, c.dtype)
+    _program(t)(_pack(
+        ta, tb, m, n, k, native.address(a), lda, native.address(b), ldb, native.address(c),
         _layout(m, n, c.strides[-2], c.strides[-1], c.itemsize)[1] if m > 1 else n, s, s + c.itemsize,
-        math.prod(batch), inner, *strides[0], *strides[1], *strides[2])
-    _native()[t](w)
+        math.prod(batch), inner, *strides[0], *strides[1], *strides[2]))
+
+
+@functools.lru_cache(256)
+def _scalars(alpha: Any, beta: Any, dtype: np.dtype) -> tuple[np.ndarray, int]:
+    """The two numbers side by side, and where they lie."""
+    pair = np.array((alpha, beta), dtype)
+    return pair, native.address(pair)
 
 
 def _result(a: np.ndarray, b: np.ndarray) -> np.dtype:
@@ -348,7 +363,7 @@ def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, shape: tuple[
         return out
     a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
     limit = _SMALL_VECTOR if 1 in shape[-2:] else _SMALL[dtype]
-    if size * k < limit and size < _SMALL_OUT or not _native():
+    if size * k < limit and size < _SMALL_OUT or _program(t) is None:
         if out is None or beta != 0 or alpha != 1:
             c = np.matmul(a, b, out=None if size < _SMALL_OUT else empty(shape, dtype))
             return _finish(c, out, alpha, beta)

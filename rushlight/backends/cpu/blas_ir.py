@@ -3,7 +3,7 @@
 A product is described by a block of 64-bit words (`WORDS`: name -> position; pointers are addresses, leading dimensions
 count elements, batch strides bytes). For each type t the exports are
 
-* `rl_tgemm_run(words)`: the product, cut by shape alone and spread over the pool;
+* `rl_tgemm_run(words)`: the product (it reads the first `GIVEN` words), cut by shape alone and spread over the pool;
 * `rl_tgemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)`: the same for one row-major product, as a C function.
 
 The cut. Tiles are at most 512 x 512; beyond that the longer side is halved while the pieces are few and large enough
@@ -18,10 +18,13 @@ __all__ = ["CHUNK_FLOPS", "SPLIT_FLOPS", "WORDS", "source"]
 SPLIT_FLOPS = 12_000_000        # a product with fewer is one tile
 CHUNK_FLOPS = 4_000_000         # what a chunk of small products should have
 _VECTOR_ELEMENTS = 1 << 18      # elements of the matrix to a tile of a matrix-vector product
+_OWN_DEPTH = 1024           # a product longer along k gains by packing A too: the library does that
+_SETS = 4096                # bytes after which addresses share a set of the first cache
 _CALL = 20_000                  # a call of the library costs about as much time as this many operations
 
 _NAMES = ("ta", "tb", "m", "n", "k", "a", "lda", "b", "ldb", "c", "ldc", "alpha", "beta", "batch", "inner",
           "a_outer", "a_inner", "b_outer", "b_inner", "c_outer", "c_inner", "mt", "nt", "across", "tiles")
+GIVEN = 21                      # words that the caller gives; the plan adds the others
 WORDS = {name: i for i, name in enumerate(_NAMES)}
 _TYPES = {"s": ("float", 4), "d": ("double", 8), "c": ("[2 x float]", 8), "z": ("[2 x double]", 16)}
 
@@ -35,13 +38,13 @@ def _pointers(*names: str) -> str:
     return "\n".join(f"  %{n}.q = inttoptr i64 %{n} to ptr" for n in names)
 
 
-def source(int_type: str = "i64") -> str:
-    """IR for libraries whose integers are `int_type` (i64 or i32). Externals: `rl_parallel`, `rl_blas_tgemm`,
-    `rl_blas_tgemv` for each type t."""
-    return (_PLAN + "declare void @rl_parallel(ptr, ptr, i64, i64)\n"
-            + "".join(_typed(t, int_type) for t in _TYPES))
+def source(t: str, int_type: str = "i64") -> str:
+    """IR for type `t` and a library whose integers are `int_type` (i64 or i32). Externals: `rl_parallel`,
+    `rl_blas_tgemm`, `rl_blas_tgemv`, and for s and d gemm_ir's `rl_ttile`."""
+    return _PLAN + "declare void @rl_parallel(ptr, ptr, i64, i64)\n" + _COPY + _typed(t, int_type)
 
 
+_COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)\n"
 _PLAN = f"""
 ; Tile sizes from the shape. Written once, read by all chunks.
 define internal void @plan(ptr %w, i64 %cost) {{
@@ -92,7 +95,8 @@ which:
   %nh0 = add i64 %nt, 127
   %nh1 = lshr i64 %nh0, 7
   %nh = shl i64 %nh1, 6                               ; half, a multiple of 64
-  %nfar = icmp sge i64 %nt, %mt
+  %nt4 = mul i64 %nt, 4                               ; a tile packs its part of B: rather high than wide
+  %nfar = icmp sge i64 %nt4, %mt
   %nok = icmp slt i64 %nh, %nt
   %mok = icmp slt i64 %mh, %mt
   %either = or i1 %nok, %mok
@@ -138,6 +142,22 @@ def _typed(t: str, i: str) -> str:
     num = scalar if by_value else "ptr"
     arguments = f"{scalar} %alpha" if by_value else "ptr %alpha"
     beta = f"{scalar} %beta" if by_value else "ptr %beta"
+    tile = (f"declare void @rl_{t}tile(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, {scalar}, {scalar})\n"
+            if by_value else "")
+    own = f"""  %arowb = mul i64 %arow, {size}
+  %acolb = mul i64 %acol, {size}
+  %browb = mul i64 %brow, {size}
+  %bcolb = mul i64 %bcol, {size}
+  %crowb = mul i64 %ldc, {size}
+  %deep = icmp sgt i64 %k, {_OWN_DEPTH}
+  %setmask = and i64 %arowb, {_SETS - 1}
+  %aliased = icmp eq i64 %setmask, 0                  ; rows of A that compete for the same lines of the cache
+  %notours = or i1 %deep, %aliased
+  br i1 %notours, label %library, label %ours
+ours:
+  call void @rl_{t}tile(i64 %mm, i64 %nn, i64 %k, ptr %at, i64 %arowb, i64 %acolb, ptr %bt, i64 %browb, i64 %bcolb,
+    ptr %ct, i64 %crowb, {scalar} %alpha.v, {scalar} %beta.v)
+  br label %next""" if by_value else "  br label %library"
     keep = f"""
   %av = alloca {scalar}
   store {scalar} %alpha, ptr %av
@@ -153,7 +173,7 @@ def _typed(t: str, i: str) -> str:
     stores = "\n".join(f"  %{n}.p = getelementptr i64, ptr %w, i64 {WORDS[n]}\n  store i64 {v}, ptr %{n}.p"
                        for n, v in given.items())
     return f"""
-declare void @rl_blas_{t}gemm(i32, i32, i32, {i}, {i}, {i}, {num}, ptr, {i}, ptr, {i}, {num}, ptr, {i})
+{tile}declare void @rl_blas_{t}gemm(i32, i32, i32, {i}, {i}, {i}, {num}, ptr, {i}, ptr, {i}, {num}, ptr, {i})
 declare void @rl_blas_{t}gemv(i32, i32, {i}, {i}, {num}, ptr, {i}, ptr, {i}, {num}, ptr, {i})
 
 define internal void @{t}_tiles(ptr %w, i64 %begin, i64 %end) {{
@@ -215,6 +235,8 @@ loop:
 other:
   br i1 %m1, label %line, label %matrix
 matrix:
+{own}
+library:
   call void @rl_blas_{t}gemm(i32 101, i32 %ta.i, i32 %tb.i, {integer("mm")}, {integer("nn")}, {integer("k")},
     {number("alpha")}, ptr %at, {integer("lda")}, ptr %bt, {integer("ldb")}, {number("beta")}, ptr %ct,
     {integer("ldc")})
@@ -242,7 +264,9 @@ out:
   ret void
 }}
 
-define void @rl_{t}gemm_run(ptr %w) {{
+define void @rl_{t}gemm_run(ptr %given) {{
+  %w = alloca [{len(_NAMES)} x i64]
+  call void @llvm.memcpy.p0.p0.i64(ptr %w, ptr %given, i64 {8 * GIVEN}, i1 false)
   call void @plan(ptr %w, i64 {cost})
 {_get("batch", "tiles", "m", "n", "k")}
   %all = mul i64 %batch, %tiles
@@ -270,7 +294,7 @@ entry:
 nothing:
   ret void
 go:
-  %w = alloca [{len(_NAMES)} x i64]{keep}
+  %w = alloca [{GIVEN} x i64]{keep}
 {stores}
   call void @rl_{t}gemm_run(ptr %w)
   ret void
