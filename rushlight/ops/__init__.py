@@ -13,7 +13,7 @@ from typing import Any
 FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "slices", "create", "copy", "index", "gather",
             "masks", "scatter_views", "join", "sort", "sets", "statistics", "matmul", "einsum", "random",
             "activation", "linear", "attention", "loss", "loss_class", "loss_ctc", "norm", "conv", "pool",
-            "resample", "embedding", "linalg", "matrices", "decompositions", "fft", "special", "windows", "copies", "masked_ops",
+            "resample", "embedding", "linalg", "matrices", "decompositions", "lapack", "fft", "special", "windows", "copies", "masked_ops",
             "internal")
 _loaded: list[bool] = []
 

@@ -154,13 +154,13 @@ def householder_product(A: Tensor, tau: Tensor):
     return q if k else A.clone().copy_(q)
 
 
-@composite(method=True, out="cast")
+@composite(method=True, out="cast", old={"tau": "input2"})
 def orgqr(input: Tensor, input2: Tensor):
     """`linalg.householder_product`."""
     return householder_product(input, input2)
 
 
-@composite(method=True, out="cast")
+@composite(method=True, out="cast", old={"mat": "other", "input2": "tau", "input3": "other"})
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False):
     """Q other (other Q), or with Q^H, for the orthogonal Q that the reflections `input`, `tau` give."""
     m = input.shape[-2]

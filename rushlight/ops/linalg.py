@@ -377,7 +377,7 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     return run(_solve_triangular, (a.mT, b.mT, not upper, unitriangular)).mT
 
 
-@composite(method=True, returns=("solution", "cloned_coefficient"), out="cast")
+@composite(method=True, aliases=("trtrs",), returns=("solution", "cloned_coefficient"), out="cast", old={"b": "input"})
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ):

@@ -240,7 +240,7 @@ def _no_bool_scale(*scales: Any) -> None:
     pass
 
 
-def _added(name: str, product: Any, ranks: tuple[int, int], doc: str, names: tuple[str, str], legacy: str) -> Any:
+def _added(name: str, product: Any, ranks: tuple[int, int], doc: str, names: tuple[str, str]) -> Any:
     """`beta * input + alpha * product(a, b)`; with beta 0 the input is not read."""
     ns: dict[str, Any] = {}
     a, b = names
@@ -252,8 +252,11 @@ def {name}(input, {a}, {b}, *, beta=1, alpha=1):
     fn = ns[name]
     fn.__annotations__ = {"input": "Tensor", a: "Tensor", b: "Tensor", "beta": "Number", "alpha": "Number"}
     fn.__doc__ = doc
-    old = {"mat": "input", "tensor": "input"} if name != "addmv" else {"tensor": "input"}
-    return composite(fn, method=True, inplace=True, legacy=legacy, out=True, old=old)
+    old = {"mat": "input", "tensor": "input"} if name != "addmv" else {"tensor": "input", "vector": "vec"}
+    # the factors may stand before their matrices: each of them in a function, beta first in a method
+    functions = (f"beta, input, alpha, {a}, {b}", f"beta, input, {a}, {b}", f"input, alpha, {a}, {b}")
+    methods = (f"input, beta, alpha, {a}, {b}", f"input, beta, {a}, {b}")
+    return composite(fn, method=True, inplace=True, legacy=functions, legacy_method=methods, out="same", old=old)
 
 
 def _add_product(
@@ -274,7 +277,7 @@ def _add_product(
                 else f"self and mat1 must have the same dtype, but got {d.name} and {x.dtype.name} ({name})"
             )
     for s, n in ((beta, "beta"), (alpha, "alpha")):
-        if isinstance(s, float) and d.category < D.FLOAT and name in ("addmm", "addr"):
+        if isinstance(s, float) and d.category < D.FLOAT and name == "addr":
             raise RuntimeError(f"For integral input tensors, argument {n} must not be a floating point number.")
     if d.category < D.FLOAT:  # the other products cut the numbers off
         beta, alpha = int(beta), int(alpha)
@@ -305,10 +308,10 @@ def _sum_bmm(a: Any, b: Any) -> Any:
 
 
 addmm = _added(
-    "addmm", mm, (2, 2), "beta * input + alpha * (mat1 @ mat2).", ("mat1", "mat2"), "beta, input, alpha, mat1, mat2"
+    "addmm", mm, (2, 2), "beta * input + alpha * (mat1 @ mat2).", ("mat1", "mat2")
 )
 addmv = _added(
-    "addmv", mv, (2, 1), "beta * input + alpha * (mat @ vec).", ("mat", "vec"), "beta, input, alpha, mat, vec"
+    "addmv", mv, (2, 1), "beta * input + alpha * (mat @ vec).", ("mat", "vec")
 )
 baddbmm = _added(
     "baddbmm",
@@ -316,7 +319,6 @@ baddbmm = _added(
     (3, 3),
     "beta * input + alpha * (batch1 @ batch2), for each of the batch.",
     ("batch1", "batch2"),
-    "beta, input, alpha, batch1, batch2",
 )
 addbmm = _added(
     "addbmm",
@@ -324,7 +326,6 @@ addbmm = _added(
     (3, 3),
     "beta * input + alpha * the sum over the batch of batch1 @ batch2.",
     ("batch1", "batch2"),
-    "beta, input, alpha, batch1, batch2",
 )
 
 
@@ -338,7 +339,6 @@ addr = _added(
     (1, 1),
     "beta * input + alpha * the outer product of vec1 and vec2.",
     ("vec1", "vec2"),
-    "beta, input, alpha, vec1, vec2",
 )
 
 

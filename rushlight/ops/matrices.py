@@ -233,10 +233,14 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1):
     return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
 
 
-@composite(method=True, out="cast")
+@composite(method=True, out="same")
 def cross(input: Tensor, other: Tensor, dim: int | None = None):
-    """The cross products of vectors of three elements along `dim`, the first dimension of size 3 by default."""
+    """The cross products of vectors of three elements along `dim`, the first dimension of size 3 by default (with a UserWarning)."""
     if dim is None:
+        import warnings
+
+        warnings.warn("Using torch.cross without specifying the dim arg is deprecated. Please either pass the dim explicitly or simply use "
+                      "torch.linalg.cross, whose dim is -1 by default.", UserWarning, stacklevel=3)
         dim = next((k for k, n in enumerate(input.shape) if n == 3), None)
         if dim is None:
             raise RuntimeError(f"no dimension of size 3 in input (shape {list(input.shape)})")

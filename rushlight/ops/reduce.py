@@ -10,8 +10,8 @@ import numpy as np
 from ..core import dtype as D
 from ..core.tensor import hooks
 from . import expr as E
-from .declare import composite, fold, reduction, structural
-from .execute import expand_reduced, normalize_dims
+from .declare import composite, fold, pointwise, reduction, structural
+from .execute import expand_reduced, normalize_dims, one_dim
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -119,12 +119,12 @@ _prod.shape(_prod_shape)
 _prod.gradient(input=_prod_gradient)
 
 
-@composite(method=True, out=True)
+@composite(method=True, out="dtype")
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None):
     """The product over `dim` (all dimensions by default)."""
     if dim is not None:
-        dim = normalize_dims(dim, input.dim(), "prod")
-        dim = dim[0] if dim else None
+        dim = one_dim(dim, input.dim(), "prod")
+        dim = dim if input.dim() else None
     return _prod(input.to(dtype) if dtype is not None else input, dim, keepdim, dtype)
 
 
@@ -141,7 +141,7 @@ def _var(input: Tensor, dim: tuple | None, correction: float, keepdim: bool):
     dims = normalize_dims(dim, input.ndim)
     for d in dims:
         n *= input.shape[d]
-    m = input.mean(axis=dims, keepdims=True, dtype=input.dtype)
+    m = np.add.reduce(input, axis=dims, keepdims=True) / np.asarray(n, input.dtype)
     c = input - m
     s = (c * c if c.dtype.kind != "c" else (c * c.conj()).real).sum(axis=dims, keepdims=keepdim)
     # n <= correction: 0/0 or x/0, as PyTorch
@@ -173,6 +173,33 @@ def _need_float(name: str, input: Any) -> None:
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
 
 
+def _variance(name: str, input: Any, dim: Any, unbiased: Any, correction: Any, keepdim: bool) -> Any:
+    """What `var` gives. UserWarning where n - correction is not positive."""
+    dim, unbiased = _dims_or_flag(dim, unbiased)
+    _need_float(name, input)
+    if unbiased is not None and correction is not None:
+        raise TypeError(f"{name}() takes unbiased= or correction=, not both")
+    dims, c = normalize_dims(dim, input.dim(), name), _correction(unbiased, correction)
+    n = 1
+    for d in dims:
+        n *= input.shape[d]
+    if n <= c:
+        import warnings
+
+        warnings.warn(f"{name}(): degrees of freedom is <= 0: {n} elements less a correction of {c}. Correction should be strictly less than the "
+                      "reduction factor (input numel divided by output numel).", UserWarning, stacklevel=4)
+    return _var(input, dims, c, keepdim)
+
+
+@pointwise(public=False, name="sqrt", domain=(0.1, 4.0), result="float")
+def _root(input: Tensor):
+    return E.sqrt(input)
+
+
+# at 0 the gradient counts as 0: equal elements have no spread in any direction
+_root.gradient(input=lambda grad, result: E.where(result == 0, 0, grad / (2 * E.where(result == 0, 1, result))))
+
+
 def _dims_or_flag(dim: Any, unbiased: Any) -> tuple[Any, Any]:
     """`var(x, False)`: a bool in place of dim is `unbiased`."""
     return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
@@ -188,9 +215,7 @@ def var(
     correction: Number | None = None,
 ):
     """The variance over `dim`: the sum of squared distances from the mean over n - correction (1 by default)."""
-    dim, unbiased = _dims_or_flag(dim, unbiased)
-    _need_float("var", input)
-    return _var(input, normalize_dims(dim, input.dim(), "var"), _correction(unbiased, correction), keepdim)
+    return _variance("var", input, dim, unbiased, correction, keepdim)
 
 
 @composite(method=True, out=True)
@@ -203,9 +228,7 @@ def std(
     correction: Number | None = None,
 ):
     """The standard deviation: the square root of `var`."""
-    dim, unbiased = _dims_or_flag(dim, unbiased)
-    _need_float("std", input)
-    return f("sqrt")(_var(input, normalize_dims(dim, input.dim(), "std"), _correction(unbiased, correction), keepdim))
+    return _root(_variance("std", input, dim, unbiased, correction, keepdim))
 
 
 @composite()
@@ -312,7 +335,8 @@ def _pick_gradient(grad, input_meta, indices, dim, keepdim):
 
 
 def put_back(grad, input_meta, indices, dim, keepdim):
-    """The gradient of values picked along `dim` by `indices`: zeros elsewhere."""
+    """The gradient of values picked along `dim` (None: the last) by `indices`: zeros elsewhere."""
+    dim = -1 if dim is None else dim
     z = f("zeros")(input_meta.shape, dtype=grad.dtype)
     if not input_meta.shape:
         return grad
@@ -367,14 +391,14 @@ def _extreme(
     return along(input, dim, keepdim)
 
 
-@composite(method=True, out=True)
+@composite(method=True, out=True, old={"max": "out.0", "max_indices": "out.1"})
 def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
     """The largest element; with `dim`, (values, indices) along it; with another tensor, the elementwise maximum. nan
     wins."""
     return _extreme("max", _max_all, _max_dim, "maximum", input, dim, keepdim, other)
 
 
-@composite(method=True, out=True)
+@composite(method=True, out=True, old={"min": "out.0", "min_indices": "out.1"})
 def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
     """The smallest element; with `dim`, (values, indices) along it; with another tensor, the elementwise minimum. nan
     wins."""
@@ -440,7 +464,7 @@ def _cum_shape(input, dim, dtype):
     return input.shape, dtype or (D.int64 if d.category <= D.INTEGER else d)
 
 
-@structural(method=True, inplace=True)
+@structural(method=True, inplace=True, out="dtype")
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None):
     """Running sums along `dim`."""
     return _cum(np.add, input, dim, dtype)
@@ -454,7 +478,7 @@ cumsum.gradient(
 )
 
 
-@structural(method=True, inplace=True)
+@structural(method=True, inplace=True, out="dtype")
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None):
     """Running products along `dim`."""
     return _cum(np.multiply, input, dim, dtype)
@@ -484,7 +508,7 @@ cumprod.gradient(input=_cumprod_gradient)
 
 
 # --- norms ----------------------------------------------------------------------------------------------------------
-@composite(ns="linalg", out=True)
+@composite(ns="linalg", out="same")
 def vector_norm(x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None):
     """The `ord`-norm of the elements over `dim`: (sum |x|^ord)^(1/ord), the largest and smallest magnitude for inf
     and -inf, the number
@@ -497,6 +521,11 @@ def vector_norm(x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = Fa
         )
     if ord == 2 and not x.dtype.is_complex:
         return _norm2(x, dim, keepdim)
+    if isinstance(ord, str):
+        raise RuntimeError(f"linalg.vector_norm: Order {ord} not supported.")
+    if (ord < 0 or ord == float("inf")) and B.any(x.shape[d] == 0 for d in normalize_dims(dim, x.dim(), "linalg.vector_norm")):
+        raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm over an empty dimension of a tensor of shape {list(x.shape)}, because the "
+                           "operation does not have an identity")
     a = f("abs")(x)
     if ord == float("inf"):
         return amax(a, () if dim is None else dim, keepdim)
@@ -551,7 +580,7 @@ def _norm_p_gradient(grad, input, result, p, dim, keepdim):
 _norm_p.gradient(input=_norm_p_gradient)
 
 
-@composite(method=True, out=True)
+@composite(method=True, out="same")
 def norm(
     input: Tensor, p: Number | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
 ):

@@ -247,7 +247,7 @@ def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0):
     """How many elements fall into each of `bins` equal bins from `min` to `max` (of the data if both are 0). Others are
     not counted."""
     if input.dtype.kind != "f":
-        raise RuntimeError(f"\"histogram_cpu\" not implemented for '{D.of(input.dtype).name.capitalize()}'")
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{D.of(input.dtype).name.capitalize()}'")
     if bins <= 0:
         raise RuntimeError("bins must be > 0")
     low, high = _range_of("torch.histc", input, float(min), float(max))

@@ -9,7 +9,7 @@ import numpy as np
 from ..core import dtype as D
 from ..core.tensor import hooks
 from .declare import composite, structural
-from .execute import normalize_dims, run
+from .execute import normalize_dims, one_dim, run
 from .reduce import put_back
 
 if TYPE_CHECKING:
@@ -22,9 +22,13 @@ def f(name: str) -> Any:
     return hooks.function(name)
 
 
-def _dim(name: str, a: Any, dim: int) -> int:
-    d = normalize_dims((dim,), len(a.shape), name)
+def _dim(name: str, a: Any, dim: int | None) -> int:
+    d = normalize_dims((-1 if dim is None else dim,), len(a.shape), name)
     return d[0] if d else 0
+
+
+# the oldest programs name the two results' memory; PyTorch has out= for both
+RESULTS = {"values": "out.0", "indices": "out.1"}
 
 
 def _no_complex(name: str, a: np.ndarray) -> None:
@@ -70,16 +74,16 @@ def _checked(input: Any, dim: int) -> Any:
     return input.shape
 
 
-@composite(method=True, out="same")
-def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False):
-    """(values, indices) in ascending (descending) order along `dim`. Equal elements always keep their order."""
-    return run(_sort, (input, int(dim), bool(descending)))
+@composite(method=True, out="same", old=RESULTS)
+def sort(input: Tensor, dim: int | None = -1, descending: bool = False, *, stable: bool = False):
+    """(values, indices) in ascending (descending) order along `dim`, None for the last. Equal elements always keep their order."""
+    return run(_sort, (input, -1 if dim is None else one_dim(dim, input.dim(), "sort"), bool(descending)))
 
 
 @composite(method=True, out="same")
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False):
+def argsort(input: Tensor, dim: int | None = -1, descending: bool = False, *, stable: bool = False):
     """The indices that sort along `dim`. Equal elements always keep their order."""
-    return run(_sort, (input, int(dim), bool(descending)))[1]
+    return run(_sort, (input, -1 if dim is None else one_dim(dim, input.dim(), "argsort"), bool(descending)))[1]
 
 
 def _flexible(op: Any) -> Any:
@@ -127,8 +131,8 @@ def _top_check(input, k, dim, largest, sorted):
         raise RuntimeError(f"selected index k out of range: topk of {k} along dimension {d} of size {n}")
 
 
-@structural(method=True, returns=("values", "indices"), exact=True, check=_top_check, out="same")
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True):
+@structural(method=True, returns=("values", "indices"), exact=True, check=_top_check, out="same", old=RESULTS)
+def topk(input: Tensor, k: int, dim: int | None = -1, largest: bool = True, sorted: bool = True):
     """(values, indices) of the `k` largest (smallest) elements along `dim`, best first."""
     _no_complex("topk_impl_loop", input)
     if input.ndim == 0:
@@ -169,7 +173,7 @@ def _kth(input: np.ndarray, d: int, k: Any) -> np.ndarray:
 
 
 def _pick_shape(input, dim, keepdim):
-    d = normalize_dims((dim,), len(input.shape))
+    d = normalize_dims((-1 if dim is None else dim,), len(input.shape))
     s = tuple(1 if i in d else n for i, n in enumerate(input.shape) if keepdim or i not in d)
     return s, (s, D.int64)
 
@@ -178,8 +182,8 @@ def _pick_gradient(grad, input_meta, indices, dim, keepdim):
     return put_back(grad, input_meta, indices, dim, keepdim)
 
 
-@structural(method=True, returns=("values", "indices"), exact=True, out="same")
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False):
+@structural(method=True, returns=("values", "indices"), exact=True, out="same", old=RESULTS)
+def kthvalue(input: Tensor, k: int, dim: int | None = -1, keepdim: bool = False):
     """(value, index) of the `k`-th smallest element along `dim`, counted from 1."""
     d = _dim("kthvalue", input, dim)
     _nonempty("kthvalue", input, d)
@@ -263,20 +267,20 @@ for _op in (_median_all, _nanmedian_all):
     _op.gradient(input=share_evenly)
 
 
-@composite(method=True, out="same")
+@composite(method=True, out="same", old=RESULTS)
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False):
     """The median of all elements, the lower of the two middle ones; with `dim`, (values, indices) along it. nan where
     there is one."""
     return run(_median_all, (input,)) if dim is None else run(_median_dim, (input, dim, keepdim))
 
 
-@composite(method=True, out="same")
+@composite(method=True, out="same", old=RESULTS)
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False):
     """The median of the elements that are not nan; with `dim`, (values, indices) along it."""
     return run(_nanmedian_all, (input,)) if dim is None else run(_nanmedian_dim, (input, dim, keepdim))
 
 
-@structural(method=True, returns=("values", "indices"), exact=True, out="same")
+@structural(method=True, returns=("values", "indices"), exact=True, out="same", old=RESULTS)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False):
     """(values, indices) of the most frequent element along `dim`: the smallest of several, its last occurrence."""
     d = _dim("mode", input, dim)
