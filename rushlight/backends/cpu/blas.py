@@ -39,7 +39,7 @@ _LETTERS = frozenset("sdcz")
 _pack = struct.Struct(f"={blas_ir.GIVEN}q").pack
 # NumPy's own call is as good with fewer multiplications than these (a matrix-vector product is bound by memory), and
 # with results of fewer elements, as memory is then not worth reusing.
-_SMALL = {t: blas_ir.SPLIT_FLOPS // (2 if t.kind == "f" else 8) for t in _TYPES}
+_SMALL = {t: 600_000 if t.kind == "f" else 1_500_000 for t in _TYPES}
 _SMALL_VECTOR = _SMALL_OUT = 1 << 18
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _VIA_F32 = frozenset(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"))

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 __all__ = ["CHUNK_FLOPS", "SPLIT_FLOPS", "WORDS", "source"]
 
-SPLIT_FLOPS = 12_000_000        # a product with fewer is one tile
+SPLIT_FLOPS = 4_000_000         # a product with fewer is one tile
+_FLOPS = 12_000_000             # beyond four tiles only those with more are cut again: each packs its part of B
 CHUNK_FLOPS = 4_000_000         # what a chunk of small products should have
 _VECTOR_ELEMENTS = 1 << 18      # elements of the matrix to a tile of a matrix-vector product
 _OWN_DEPTH = 1024           # a product longer along k gains by packing A too: the library does that
@@ -79,7 +80,9 @@ loop:
   %area = mul i64 %mt, %nt
   %work = mul i64 %area, %k
   %flops = mul i64 %work, %cost
-  %mlimit = icmp sge i64 %flops, {SPLIT_FLOPS}
+  %four = icmp slt i64 %tiles, 4
+  %least = select i1 %four, i64 {SPLIT_FLOPS}, i64 {_FLOPS}
+  %mlimit = icmp sge i64 %flops, %least
   %vwork = icmp sge i64 %work, {2 * _VECTOR_ELEMENTS}
   %wideenough = icmp sge i64 %area, 2048
   %across_ok = xor i1 %along, true
