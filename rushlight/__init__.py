@@ -15,7 +15,8 @@ from .core.dtype import finfo as finfo
 from .core.dtype import iinfo as iinfo
 from .core.tensor import Size as Size
 from .core.tensor import Tensor as Tensor
-from .version import __version__ as __version__
+from .torch_version import TorchVersion as _TorchVersion
+from .version import __version__ as _version
 
 _dt = _dtype.ALL
 bool, uint8, int8, int16, int32, int64 = (_dt[n] for n in ("bool", "uint8", "int8", "int16", "int32", "int64"))
@@ -29,6 +30,7 @@ half, float, double, short, int, long = float16, float32, float64, int16, int32,
 cfloat, cdouble, chalf = complex64, complex128, complex32
 inf, nan, pi, e = 1e999, 1e999 - 1e999, 3.141592653589793, 2.718281828459045
 newaxis = None
+__version__ = _TorchVersion(_version)
 del _dt
 
 # where the names that are not operators live
@@ -58,7 +60,7 @@ _WHERE = {
 _ELSEWHERE = {"storage": "core.storage", "_tensor": "core.tensor", "random": "core.random", "torch": ""}
 _NAMES = {n: m for m, ns in _WHERE.items() for n in ns}
 _SUBMODULES = ("nn", "optim", "autograd", "utils", "linalg", "fft", "special", "masked", "signal", "serialization", "compiler", "alias", "cli", "ops", "core",
-               "backends", "version", "cuda", "functional", "testing", "_utils", "return_types", "types", "multiprocessing",
+               "backends", "version", "torch_version", "cuda", "functional", "testing", "_utils", "_C", "return_types", "types", "multiprocessing",
                "distributions", "jit", "amp", "sparse", "onnx", "hub", "distributed", "profiler", "legacy", "library", "func", "export", "quantization")
 
 

@@ -161,3 +161,69 @@ def test_added_products_of_narrow_floats_are_rounded_once(dtype):  # what Muon's
     assert torch.equal(torch.addmm(x, g, x, beta=3.4445, alpha=0.3), (3.4445 * x.float() + 0.3 * (g.float() @ x.float())).to(dtype))
     assert torch.equal(torch.addmv(g[0], g, g[1], beta=-4.775), (-4.775 * g[0].float() + g.float() @ g[1].float()).to(dtype))
     assert torch.equal(torch.baddbmm(x[None], g[None], x[None], beta=0.7), (0.7 * x.float() + g.float() @ x.float()).to(dtype)[None])
+
+
+# --- what programs ask about the library, and what they pickle ------------------------------------------------------------
+
+
+def test_version_compares_as_versions_do():
+    v = torch.__version__
+    assert isinstance(v, str) and v.startswith("2.13.0+")
+    assert v >= "2.4" and v > "2.13.0" and v >= (1, 10) and v < (3,) and not v < "1.9.1" and v <= "2.14" and "2.4" < v
+    assert v == str(v) and v != "2.13.0" and not v == "2.13.0" and hash(v) == hash(str(v))
+    assert torch.torch_version.TorchVersion("1.2") < "1.10"
+
+
+@pytest.mark.parametrize(("smaller", "larger"), [  # PEP 440's order
+    ("2.0.dev3", "2.0a1"), ("2.0a1", "2.0b1"), ("2.0b2", "2.0rc1"), ("2.0rc1", "2.0"), ("2.0", "2.0+cpu"), ("2.0+cpu", "2.0+1"),
+    ("2.0", "2.0.post1"), ("2.0.post1.dev1", "2.0.post1"), ("9.0", "1!1.0"), ("2.9", "2.10"), ("2.0.0", "2.0.1")])
+def test_versions_are_ordered_by_their_parts(smaller, larger):
+    version = torch.torch_version.TorchVersion
+    assert version(smaller) < larger and version(larger) > smaller and not version(smaller) >= larger
+    assert version("2.0") == "2.0.0" and version("2.0") == "v2.0" and version("parrot") == "parrot" and version("b") > "a"
+    with pytest.raises(TypeError):
+        assert version("2.0") > 2.0
+
+
+FUNCTIONS = [F.relu, torch.relu, torch.cat, torch.tensor, F.max_pool2d, F.cross_entropy, torch.linalg.norm, torch.fft.fft, torch.special.erf,
+             torch.Tensor.relu, torch.nn.init.ones_, torch.Tensor.bernoulli_]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f"{f.__module__}.{f.__qualname__}")
+def test_functions_are_pickled_by_name(function):
+    assert pickle.loads(pickle.dumps(function)) is function
+    file = io.BytesIO()
+    torch.save(function, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=False) is function
+
+
+def test_functions_are_saved_under_pytorch_names():
+    file = io.BytesIO()
+    torch.save([torch.cat, F.gelu, torch.linalg.norm, torch.max(torch.ones(2, 2), 0)], file, _use_new_zipfile_serialization=False)
+    assert all(name in file.getvalue() for name in (b"ctorch\ncat\n", b"ctorch.nn.functional\ngelu\n", b"ctorch.linalg\nnorm\n",
+                                                    b"ctorch.return_types\nmax\n"))
+    assert b"rushlight" not in file.getvalue()
+
+
+def test_pytorchs_builtin_functions_are_found():
+    # how PyTorch pickles torch.relu: getattr(torch._C._VariableFunctionsClass, "relu")
+    from rushlight.serialization._names import of_file
+
+    assert of_file("torch._C", "_VariableFunctionsClass").relu is torch.relu
+
+
+def test_several_results_are_of_pytorchs_classes():
+    r = torch.max(torch.tensor([[1.0, 3.0], [2.0, 0.0]]), 0)
+    assert type(r) is torch.return_types.max and r.values is r[0] and r.indices is r[1] and not hasattr(r, "_fields")
+    again = type(r)([r.values + 1, r.indices])  # made of one sequence, as programs that map over tuples do
+    assert again.values.tolist() == [3.0, 4.0]
+    for copied in (pickle.loads(pickle.dumps(r)), copy.deepcopy(r), copy.copy(r)):
+        assert type(copied) is type(r) and torch.equal(copied.values, r.values)
+    assert repr(r) == "torch.return_types.max(\nvalues=tensor([2., 3.]),\nindices=tensor([1, 0]))"
+    with pytest.raises(TypeError, match="takes a 2-sequence"):
+        type(r)([1])
+    assert type(torch.linalg.svd(torch.eye(2))).__name__ == "linalg_svd" and torch.return_types.sort.__match_args__ == ("values", "indices")
+    match torch.sort(torch.tensor([2.0, 1.0])):
+        case torch.return_types.sort(values, _):
+            assert values.tolist() == [1.0, 2.0]

@@ -78,8 +78,9 @@ class UninitializedTensorMixin:
     """What lazy parameters and buffers share: they have a dtype and a device but no shape until `materialize`."""
 
     cls_to_become: type
-    data: Any
     requires_grad: bool
+    # by no method of the tensor's own: those are refused
+    data: Any = property(lambda self: Tensor._make_subclass(Tensor, self), Tensor.data.fset)  # type: ignore[attr-defined]
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Turns this object into an ordinary parameter or buffer of that shape (contents uninitialised)."""

@@ -103,7 +103,7 @@ _BY_NAME = {(face, name): module for (face, module), names in _DEFINED.items() f
 # Namespaces whose public names are looked up here when a file names a defining module that does not exist under that
 # name.
 _FACES = ("nn.functional", "nn.init", "nn.utils", "nn", "optim.lr_scheduler", "optim.swa_utils", "optim", "utils.data",
-          "distributions", "autograd", "jit")
+          "distributions", "autograd", "jit", "linalg", "fft", "special", "return_types")
 
 
 def _attribute(module: str, name: str) -> Any:
@@ -128,6 +128,7 @@ def _fixed() -> dict[tuple[str, str], Any]:
     """Names that are not found by their place: the file format's own functions, dtypes, storages."""
     from ..core import device, storage, tensor
     from ..core import dtype as dtypes
+    from ..torch_version import TorchVersion
     from . import _rebuild
 
     table: dict[tuple[str, str], Any] = {
@@ -142,6 +143,7 @@ def _fixed() -> dict[tuple[str, str], Any]:
     table["torch", "Tensor"] = tensor.Tensor
     table["torch", "Size"] = tensor.Size
     table["torch", "device"] = device.device
+    table["torch.torch_version", "TorchVersion"] = TorchVersion
     from ..nn.parameter import Parameter
     table["torch.nn.parameter", "Parameter"] = Parameter
     generator = _attribute("", "Generator")
@@ -169,6 +171,8 @@ def of_file(module: str, name: str) -> Any:
                 if inner.startswith(face + "."):
                     found = _attribute(face, name)
                     break
+    if found is None and (module, name) == ("torch._C", "_VariableFunctionsClass"):
+        found = sys.modules["rushlight"]  # PyTorch writes its built-in functions as attributes of this class
     if found is None and module in ("torch._C._nn", "torch._C._VariableFunctions"):
         found = _attribute("", name)
         if found is None:
@@ -195,9 +199,11 @@ def to_file(obj: Any, name: str | None = None) -> tuple[str, str] | None:
     if fixed is not None:
         return fixed
     module = getattr(obj, "__module__", None)
-    if not isinstance(module, str) or not module.startswith("rushlight."):
+    if not isinstance(module, str) or not module.startswith("rushlight"):
         return None
     name = str(name or getattr(obj, "__qualname__", None) or getattr(obj, "__name__", ""))
+    if module == "rushlight":
+        return ("torch", name) if _attribute("", name) is obj else None
     inner = module[10:]
     for face in _FACES:
         if (inner == face or inner.startswith(face + ".")) and _attribute(face, name) is obj:
