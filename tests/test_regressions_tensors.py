@@ -164,3 +164,36 @@ def test_inplace_form_of_an_operator_that_another_one_computes():
     np.testing.assert_allclose(leaf.grad.numpy(), [0.75 + 0.75j] * 2)
     np.testing.assert_allclose(end.grad.numpy(), [0.25 + 0.25j] * 2)
     np.testing.assert_allclose(x.detach().numpy(), [0.75 + 1j, 2 - 0.75j])
+
+
+# --- indexing -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_of_indices_is_a_tuple_of_indices():
+    x = torch.arange(12).reshape(3, 4)
+    assert x[[[0, 1], [1, 0]]].tolist() == [1, 4]
+    assert x[[[0, 1]]].tolist() == x[[0, 1]].tolist()
+    assert x[[slice(0, 2), 0]].tolist() == [0, 4]
+    assert x[[None, 0]].shape == (1, 4) and x[[..., 0]].tolist() == [0, 4, 8]
+    assert x[[torch.tensor([0, 2]), torch.tensor([3, 1])]].tolist() == [3, 9]
+    assert x[[0, 2]].tolist() == [[0, 1, 2, 3], [8, 9, 10, 11]]
+    x[[[0, 1], [1, 0]]] = -1
+    assert x[0, 1] == -1 and x[1, 0] == -1 and (x == -1).sum() == 2
+    with pytest.raises(IndexError, match="too many indices"):
+        x[[[0], [1], [0]]]
+
+
+def test_index_put_by_a_mask_without_dimensions():
+    x = torch.zeros(3)
+    assert x.index_put((torch.tensor(False),), torch.tensor(1.0)).tolist() == [0, 0, 0]
+    assert x.index_put((torch.tensor(True),), torch.tensor(1.0)).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.complex64, torch.int64])
+def test_assignment_by_index_tensors_wants_the_same_dtype(dtype):
+    x = torch.zeros(3)
+    with pytest.raises(RuntimeError, match="source and destination dtypes match"):
+        x[torch.tensor([0, 1])] = torch.ones(2).to(dtype)
+    assert x.tolist() == [0, 0, 0]
+    x[0:2] = torch.ones(2).to(dtype)        # a plain index casts
+    assert x.tolist() == [1, 1, 0]

@@ -10,7 +10,7 @@ from ..backends.meta import MetaArray
 from ..core import dtype as D
 from ..core.promotion import fitted
 from ..core.tensor import Tensor as T
-from ..core.tensor import bump, hooks, view_of, wrap
+from ..core.tensor import bump, hooks, inference, view_of, wrap
 from . import execute, inplace
 from .declare import structural, view, writes
 
@@ -115,11 +115,14 @@ ND = np.ndarray
 I64, BOOL = np.dtype("int64"), np.dtype("bool")
 
 
+def _is_tuple(index: Any) -> bool:
+    """Whether a list is taken as a tuple of indices: `x[[[0, 1], [1, 0]]]` is `x[[0, 1], [1, 0]]` in PyTorch."""
+    return len(index) < 32 and any([x is None or x is Ellipsis or isinstance(x, (T, list, tuple, range, slice, np.ndarray, str)) for x in index])
+
+
 def _normalize(self: Any, index: Any) -> tuple[list[Any], bool]:
     """The items of an index, with Ellipsis written out and masks and sequences as tensors; whether any is a tensor."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    if isinstance(index, list):
-        items = [index]
+    items = list(index) if isinstance(index, tuple) or isinstance(index, (list, range)) and _is_tuple(index) else [index]
     ndim = self._a.ndim
     used = 0
     out: list[Any] = []
@@ -133,6 +136,7 @@ def _normalize(self: Any, index: Any) -> tuple[list[Any], bool]:
             if cat > D.INTEGER:
                 raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
             if cat == D.INTEGER and it._a.ndim == 0 and it.dtype.name != "uint8" and it._a.__class__ is ndarray:
+                execute.reads_values("a 0-dim tensor as an index")
                 it = int(it._a)
                 used += 1
                 out.append(it)
@@ -214,6 +218,7 @@ def _split_advanced(self: Any, items: list[Any]) -> tuple[Any, list[Any]]:
             k = it._a.ndim if bools else 1
             if bools and k == 0:
                 plain.append(None)
+                execute.reads_values("a 0-dim mask as an index")
                 indices.append(wrap(np.atleast_1d(it._a.astype(bool))))
                 continue
             plain.extend([slice(None)] * k)
@@ -241,7 +246,9 @@ def _expand_masks(shape: tuple[int, ...], indices: Any) -> list[Any]:
             d += 1
             continue
         x = it._a if isinstance(it, T) else it
-        if x.dtype.kind == "b" or x.dtype == np.uint8:
+        if x.ndim == 0 and (x.dtype.kind == "b" or x.dtype == np.uint8):
+            out.append(np.asarray(bool(x)))       # a dimension of its own
+        elif x.dtype.kind == "b" or x.dtype == np.uint8:
             for k in range(x.ndim):
                 if d + k >= len(shape) or x.shape[k] != shape[d + k]:
                     raise IndexError(
@@ -375,10 +382,12 @@ def setitem(self: Any, idx: Any, value: Any) -> None:
         and a.flags.c_contiguous
         and execute.capture[0] is None
         and (self._rg is False or not execute.modes.grad)
+        and (not inference.used or not self.is_inference())
         and _set_plain(self, a, idx, value)
     ):
         return
     items, advanced = _normalize(self, idx)
+    given = value
     if not isinstance(value, T):
         if isinstance(value, (int, float, complex, np.number, np.bool_)):
             value = value.item() if isinstance(value, np.generic) else value
@@ -401,6 +410,10 @@ def setitem(self: Any, idx: Any, value: Any) -> None:
         return
     base, indices = _split_advanced(self, items)
     if value.dtype is not self.dtype:
+        masked = len(indices) == 1 and indices[0] is not None and indices[0].dtype.category == D.BOOL and value._a.size == 1
+        if value is given and (not masked or value.dtype.is_complex):
+            raise RuntimeError(f"Index put requires the source and destination dtypes match, got {self.dtype!r} for the destination and "
+                               f"{value.dtype!r} for the source.")
         value = value.to(self.dtype)
     inplace.run_inplace(index_put, (base, tuple(indices), value, False))
 
