@@ -3,6 +3,8 @@ category (bool < integer < float < complex) of the lower rank is higher."""
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from .dtype import ALL, BOOL, COMPLEX, FLOAT, INTEGER, dtype, finfo, iinfo, number_dtype, saturated
@@ -112,7 +114,7 @@ def require_fits(x: object, d: dtype) -> None:
             return
         why = f"{x} is outside [{i.min}, {i.max}]"
     else:
-        most = finfo(d.to_real()).max
+        most = _most(d)
         if not abs(x) > most or x in (_INF, -_INF) and not d.name.startswith("float8"):  # type: ignore[arg-type]
             return
         why = f"{x} is outside [{-most}, {most}]"
@@ -120,6 +122,11 @@ def require_fits(x: object, d: dtype) -> None:
 
 
 _INF = float("inf")
+
+
+@cache
+def _most(d: dtype) -> float:
+    return finfo(d.to_real()).max
 
 
 def fitted(x: int | float | complex, d: dtype) -> np.ndarray:

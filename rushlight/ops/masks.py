@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.cpu import loops
 from ..core import dtype as D
 from ..core.promotion import require_fits
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from . import execute, inplace
+from .compare import _where
 from .declare import composite, structural, writes
 from .gather import dim_of
 from .index import index_by
@@ -78,6 +80,9 @@ def _masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number):
     m = mask if mask.dtype.kind == "b" else mask.astype(bool)
     if m.shape != input.shape:
         execute.common_shape(m.shape, input.shape)
+    if input.size >= loops.BIG and input.dtype.kind == "f" and input.dtype.itemsize >= 4:
+        to = D.of(input.dtype)
+        return execute.pointwise_arrays(_where, [m, float(v), input], to, to)
     return np.where(m, v, input)
 
 
@@ -175,6 +180,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False):
     if as_tuple:
         if input.dim() == 0:
             return nonzero(input.unsqueeze(0), as_tuple=True)
+        execute.reads_values("nonzero")
         return tuple(wrap(np.ascontiguousarray(i)) for i in np.nonzero(input._a))
     return execute.run(_nonzero, (input,))
 
