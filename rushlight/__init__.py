@@ -77,6 +77,12 @@ def __getattr__(name: str) -> Any:
             if err.name != f"{__name__}.{name}":
                 raise
             raise AttributeError(f"module 'torch' has no attribute '{name}': Rushlight does not have this part yet") from None
+    elif name == "__all__":  # what `import *` asks for: everything but the modules
+        from types import ModuleType
+
+        from .ops import names
+        own = [n for n, v in globals().items() if not isinstance(v, ModuleType) and n not in ("Any", "annotations")]
+        return sorted(n for n in {*own, *_NAMES, *names()} if not n.startswith("_"))
     elif name == "__path__":
         raise AttributeError(name)
     else:
@@ -94,8 +100,10 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    from pkgutil import iter_modules
+
     from .ops import names
-    return sorted({*globals(), *_NAMES, *_SUBMODULES, *names()})
+    return sorted({*globals(), *_NAMES, *names(), *(m.name for m in iter_modules(__path__) if m.name in _SUBMODULES)})
 
 
 from . import ops as _ops  # noqa: E402

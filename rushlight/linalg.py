@@ -7,6 +7,8 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     from rushlight import ops
+    if name == "__all__":  # what `import *` asks for
+        return ["LinAlgError", *ops.names("linalg")]
     if name.startswith("__"):
         raise AttributeError(name)
     if name == "LinAlgError":

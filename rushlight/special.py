@@ -7,6 +7,8 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     from rushlight import ops
+    if name == "__all__":  # what `import *` asks for
+        return ops.names("special")
     if name.startswith("__"):
         raise AttributeError(name)
     value = ops.attribute("special", name)

@@ -227,3 +227,21 @@ def test_several_results_are_of_pytorchs_classes():
     match torch.sort(torch.tensor([2.0, 1.0])):
         case torch.return_types.sort(values, _):
             assert values.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("module", "names"), [
+    ("rushlight", "tensor Tensor relu cat randn float32 no_grad save load manual_seed Size device inf sum"),
+    ("rushlight.nn.functional", "relu conv2d cross_entropy relu_ sigmoid scaled_dot_product_attention"),
+    ("rushlight.linalg", "norm svd LinAlgError"), ("rushlight.fft", "fft irfftn"), ("rushlight.special", "erf expit"),
+    ("rushlight.signal.windows", "hann kaiser"), ("rushlight.nn", "Linear Module Parameter"), ("rushlight.optim", "SGD Adam"),
+    ("rushlight.utils.data", "DataLoader Dataset")])
+def test_star_imports_bring_the_public_names(module, names):
+    space: dict = {}
+    exec(f"from {module} import *", space)
+    assert [n for n in names.split() if n not in space] == []
+    assert not {"Any", "annotations", "import_module"} & set(space)
+
+
+@pytest.mark.parametrize("module", [torch, nn, F, torch.optim, torch.utils.data, torch.linalg, torch.autograd, torch.nn.utils, torch.backends])
+def test_dir_lists_what_there_is(module):
+    assert [n for n in dir(module) if not hasattr(module, n)] == []

@@ -15,6 +15,8 @@ _SHARED = frozenset({
     "native_channel_shuffle", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_",
     "rrelu_", "selu_", "sigmoid", "tanh", "threshold_",
 })
+# In-place functions by PyTorch's names.
+_INPLACE = ("celu_", "elu_", "hardtanh_", "leaky_relu_", "relu_", "rrelu_", "selu_", "threshold_")
 
 
 def _find(name: str) -> Any:
@@ -33,6 +35,8 @@ def _find(name: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":  # what `import *` asks for
+        return [n for n in (*__dir__(), *_INPLACE) if n[0] != "_" and n not in ("Any", "annotations")]
     function = None if name.startswith("__") else _find(name)
     if function is None:
         raise AttributeError(f"module 'torch.nn.functional' has no attribute {name!r}")
