@@ -469,3 +469,40 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     done = subprocess.run([sys.executable, "-c", code, *sys.path], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("m,n,k", [(5, 7, 6), (200, 96, 100), (133, 65, 700), (300, 300, 1500), (64, 128, 1024),
+                                   (1, 3000, 700), (700, 1, 900), (40, 50, 0)])
+def test_a_bias_is_added_to_every_row(m, n, k, dtype):
+    rng = np.random.default_rng(12)
+    a, b, bias = (rand(rng, s, dtype) for s in ((m, k), (k, n), (2 * n,)))
+    for x in (a, np.asfortranarray(a)):
+        for y in (b, np.asfortranarray(b)):
+            for offset in (bias[:n], bias[::2]):
+                check(blas.gemm(x, y, bias=offset), a, b, base=np.broadcast_to(offset, (m, n)).astype(np.float64))
+    with pytest.raises(RuntimeError, match="not both"):
+        blas.gemm(a, b, out=np.empty((m, n), dtype), bias=bias[:n])
+
+
+@pytest.mark.parametrize("vector_bytes,registers", [(16, 16), (16, 32), (32, 16)])
+@pytest.mark.parametrize("letter,dtype,number", [("s", np.float32, ctypes.c_float), ("d", np.float64, ctypes.c_double)])
+def test_tiles_on_registers_of_other_machines(vector_bytes, registers, letter, dtype, number):
+    pytest.importorskip("llvmlite")
+    from rushlight.backends.cpu import gemm_ir
+    from rushlight.compiler import jit
+    library = jit.compile_ir(gemm_ir.source(letter, vector_bytes, registers), opt=2, light=True)
+    i, p = ctypes.c_int64, ctypes.c_void_p
+    tile = library.function(f"rl_{letter}tile", None, i, i, i, p, i, i, p, i, i, p, i, number, number, p)
+    rng = np.random.default_rng(13)
+    for m, n, k in [(1, 1, 1), (12, 32, 5), (13, 33, 17), (65, 65, 600), (29, 16, 1030), (7, 100, 16)]:
+        a, b, bias, c = (rand(rng, s, dtype) for s in ((m, k), (k, n), (n,), (m, n)))
+        for x in (a, np.asfortranarray(a)):
+            for y in (b, np.asfortranarray(b)):
+                for alpha, beta, offset in ((1, 0, None), (2.5, 0, bias), (0.5, -2, bias), (1, 1, None)):
+                    out = np.full((m, n), np.nan, dtype) if beta == 0 else c.copy()
+                    strides = [max(s, dtype().itemsize) for z in (x, y) for s in z.strides]
+                    tile(m, n, k, x.ctypes.data, *strides[:2], y.ctypes.data, *strides[2:], out.ctypes.data, n * out.itemsize,
+                         alpha, beta, None if offset is None else offset.ctypes.data)
+                    base = (beta * c.astype(np.float64) if beta else 0.0) + (0.0 if offset is None else offset.astype(np.float64))
+                    check(out, a, b, base=np.broadcast_to(base, (m, n)), alpha=alpha)

@@ -54,6 +54,9 @@ def _linear_array(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None
         input, weight = wide(input), wide(weight)
         bias = None if bias is None else wide(bias)
     gemm = _gemm()
+    if bias is not None and bias.ndim == 1 and weight.ndim == 2 and bias.shape[0] == weight.shape[0]:
+        y = gemm(input if input.ndim == 2 else input.reshape(-1, weight.shape[1]), weight.T, bias=bias)
+        return narrow(y if input.ndim == 2 else y.reshape(*input.shape[:-1], weight.shape[0]), to)
     if weight.ndim == 1:
         y = gemm(input.reshape(-1, weight.shape[0]), weight[:, None]).reshape(input.shape[:-1])
     elif input.ndim == 2:

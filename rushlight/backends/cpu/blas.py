@@ -36,6 +36,7 @@ __all__ = ["address", "bgemm", "dot", "gemm", "gemv", "info", "set_library_threa
 _TYPES: dict[np.dtype, str] = {np.dtype(np.float32): "s", np.dtype(np.float64): "d", np.dtype(np.complex64): "c",
                                np.dtype(np.complex128): "z"}
 _LETTERS = frozenset("sdcz")
+_BIASED = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 _pack = struct.Struct(f"={blas_ir.GIVEN}q").pack
 # NumPy's own call is as good with fewer multiplications than these (a matrix-vector product is bound by memory), and
 # with results of fewer elements, as memory is then not worth reusing.
@@ -217,8 +218,8 @@ def _usable(a: np.ndarray) -> tuple[np.ndarray, int, int]:
     return a, flag, max(ld, 1)
 
 
-def _run(t: str, a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: Any, beta: Any) -> None:
-    """C = alpha A B + beta C for equal batch dimensions (two at most, the strides of a batch at will), nothing empty.
+def _run(t: str, a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: Any, beta: Any, bias: np.ndarray | None = None) -> None:
+    """C = alpha A B + beta C, or alpha A B + bias for real matrices, for equal batch dimensions (two at most, the strides of a batch at will), nothing empty.
     C's matrices are row-major."""
     a, ta, lda = _usable(a)
     b, tb, ldb = _usable(b)
@@ -231,7 +232,7 @@ def _run(t: str, a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: Any, beta: 
     _program(t)(_pack(
         ta, tb, m, n, k, native.address(a), lda, native.address(b), ldb, native.address(c),
         _layout(m, n, c.strides[-2], c.strides[-1], c.itemsize)[1] if m > 1 else n, s, s + c.itemsize,
-        math.prod(batch), inner, *strides[0], *strides[1], *strides[2]))
+        math.prod(batch), inner, *strides[0], *strides[1], *strides[2], 0 if bias is None else native.address(bias)))
 
 
 @functools.lru_cache(256)
@@ -245,8 +246,10 @@ def _result(a: np.ndarray, b: np.ndarray) -> np.dtype:
     return a.dtype if a.dtype == b.dtype else np.result_type(a.dtype, b.dtype)
 
 
-def gemm(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, alpha: Any = 1.0, beta: Any = 0.0) -> np.ndarray:
-    """alpha * (a @ b) + beta * out for matrices (m, k) and (k, n) of any strides.
+def gemm(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, alpha: Any = 1.0, beta: Any = 0.0,
+         bias: np.ndarray | None = None) -> np.ndarray:
+    """alpha * (a @ b) + beta * out for matrices (m, k) and (k, n) of any strides; plus `bias` (n,) in every row, which
+    must have the dtype of a product without `out` and is added in the same pass where that is possible.
 
     `out` (m, n) is written and returned; without it the result is new, C-contiguous and `beta` has no effect. `out` is
     not read when `beta` is 0; it may overlap `a` and `b`. Operands of different dtypes are promoted as NumPy does.
@@ -265,8 +268,20 @@ def gemm(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None, alpha: Any
             if not _ready:
                 _prepare()
             c = np.dot(a, b)
-            return c if alpha == 1 else np.multiply(c, c.dtype.type(alpha), out=c)
-        return _product(a, b, None, (m, n), alpha, 0)
+            if alpha != 1:
+                np.multiply(c, c.dtype.type(alpha), out=c)
+        elif bias is not None and dtype in _BIASED and dtype == b.dtype == bias.dtype and m > 1 < n and k and bias.flags.c_contiguous \
+                and bias.flags.aligned and _program(_TYPES[dtype]) is not None:
+            c = empty((m, n), dtype)
+            _run(_TYPES[dtype], a, b, c, alpha, 0, bias)
+            return c
+        else:
+            c = _product(a, b, None, (m, n), alpha, 0)
+        if bias is not None:
+            c += bias
+        return c
+    if bias is not None:
+        raise RuntimeError("gemm takes a bias or an out, not both")
     _check_out(out, (m, n), _result(a, b))
     return _product(a, b, out, (m, n), alpha, beta)
 

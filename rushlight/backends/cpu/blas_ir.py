@@ -24,8 +24,8 @@ _SETS = 4096                # bytes after which addresses share a set of the fir
 _CALL = 20_000                  # a call of the library costs about as much time as this many operations
 
 _NAMES = ("ta", "tb", "m", "n", "k", "a", "lda", "b", "ldb", "c", "ldc", "alpha", "beta", "batch", "inner",
-          "a_outer", "a_inner", "b_outer", "b_inner", "c_outer", "c_inner", "mt", "nt", "across", "tiles")
-GIVEN = 21                      # words that the caller gives; the plan adds the others
+          "a_outer", "a_inner", "b_outer", "b_inner", "c_outer", "c_inner", "bias", "mt", "nt", "across", "tiles")
+GIVEN = 22                      # words that the caller gives; the plan adds the others
 WORDS = {name: i for i, name in enumerate(_NAMES)}
 _TYPES = {"s": ("float", 4), "d": ("double", 8), "c": ("[2 x float]", 8), "z": ("[2 x double]", 16)}
 
@@ -145,7 +145,7 @@ def _typed(t: str, i: str) -> str:
     num = scalar if by_value else "ptr"
     arguments = f"{scalar} %alpha" if by_value else "ptr %alpha"
     beta = f"{scalar} %beta" if by_value else "ptr %beta"
-    tile = (f"declare void @rl_{t}tile(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, {scalar}, {scalar})\n"
+    tile = (f"declare void @rl_{t}tile(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, {scalar}, {scalar}, ptr)\n"
             if by_value else "")
     own = f"""  %arowb = mul i64 %arow, {size}
   %acolb = mul i64 %acol, {size}
@@ -156,11 +156,27 @@ def _typed(t: str, i: str) -> str:
   %setmask = and i64 %arowb, {_SETS - 1}
   %aliased = icmp eq i64 %setmask, 0                  ; rows of A that compete for the same lines of the cache
   %notours = or i1 %deep, %aliased
-  br i1 %notours, label %library, label %ours
+  %biasb = mul i64 %col, {size}
+  %biasp = getelementptr i8, ptr %bias.q, i64 %biasb
+  %biast = select i1 %unbiased, ptr null, ptr %biasp
+  br i1 %notours, label %theirs, label %ours
+theirs:                                               ; the library adds to C: put the bias there
+  br i1 %unbiased, label %library, label %spread
+spread:
+  %si = phi i64 [0, %theirs], [%si1, %spread]
+  %so = mul i64 %si, %crowb
+  %sp = getelementptr i8, ptr %ct, i64 %so
+  %sn = mul i64 %nn, {size}
+  call void @llvm.memcpy.p0.p0.i64(ptr %sp, ptr %biast, i64 %sn, i1 false)
+  %si1 = add i64 %si, 1
+  %smore = icmp ult i64 %si1, %mm
+  br i1 %smore, label %spread, label %library
 ours:
   call void @rl_{t}tile(i64 %mm, i64 %nn, i64 %k, ptr %at, i64 %arowb, i64 %acolb, ptr %bt, i64 %browb, i64 %bcolb,
-    ptr %ct, i64 %crowb, {scalar} %alpha.v, {scalar} %beta.v)
+    ptr %ct, i64 %crowb, {scalar} %alpha.v, {scalar} %beta.v, ptr %biast)
   br label %next""" if by_value else "  br label %library"
+    beta_now = f"  %beta.now = phi {scalar} [%beta.v, %theirs], [1.0, %spread]" if by_value else ""
+    beta_there = f"{scalar} %beta.now" if by_value else number("beta")
     keep = f"""
   %av = alloca {scalar}
   store {scalar} %alpha, ptr %av
@@ -171,7 +187,7 @@ ours:
   %ai = ptrtoint ptr %alpha to i64
   %bi = ptrtoint ptr %beta to i64"""
     given = {"ta": "%ta", "tb": "%tb", "m": "%m", "n": "%n", "k": "%k", "a": "%a", "lda": "%lda", "b": "%b",
-             "ldb": "%ldb", "c": "%c", "ldc": "%ldc", "alpha": "%ai", "beta": "%bi", "batch": "1", "inner": "1",
+             "ldb": "%ldb", "c": "%c", "ldc": "%ldc", "alpha": "%ai", "beta": "%bi", "batch": "1", "inner": "1", "bias": "0",
              **{f"{x}_{y}": "0" for x in "abc" for y in ("outer", "inner")}}
     stores = "\n".join(f"  %{n}.p = getelementptr i64, ptr %w, i64 {WORDS[n]}\n  store i64 {v}, ptr %{n}.p"
                        for n, v in given.items())
@@ -184,7 +200,8 @@ entry:
 {_get(*_NAMES)}
   %ta.i = trunc i64 %ta to i32
   %tb.i = trunc i64 %tb to i32
-{_pointers("a", "b", "c", "alpha", "beta")}
+{_pointers("a", "b", "c", "alpha", "beta", "bias")}
+  %unbiased = icmp eq i64 %bias, 0
 {loads}
   %atrans = icmp eq i64 %ta, 112
   %btrans = icmp eq i64 %tb, 112
@@ -240,8 +257,9 @@ other:
 matrix:
 {own}
 library:
+{beta_now}
   call void @rl_blas_{t}gemm(i32 101, i32 %ta.i, i32 %tb.i, {integer("mm")}, {integer("nn")}, {integer("k")},
-    {number("alpha")}, ptr %at, {integer("lda")}, ptr %bt, {integer("ldb")}, {number("beta")}, ptr %ct,
+    {number("alpha")}, ptr %at, {integer("lda")}, ptr %bt, {integer("ldb")}, {beta_there}, ptr %ct,
     {integer("ldc")})
   br label %next
 column:                                               ; C[:, 0] = op(A) b

@@ -2,10 +2,10 @@
 
 `source(t, width)` gives the text for one type and vector length. It defines
 
-    void @rl_ttile(m, n, k, a, ars, acs, b, brs, bcs, c, crs, alpha, beta)
+    void @rl_ttile(m, n, k, a, ars, acs, b, brs, bcs, c, crs, alpha, beta, bias)
 
 C = alpha A B + beta C for any m and n, with strides in bytes, where one stride of A and one of B is the element's size
-and C's rows are contiguous. C is not read when beta is 0. Blocks of `DEPTH` of k come one after another, and every element
+and C's rows are contiguous. C is not read when beta is 0. `bias` (n numbers, or null) is added to every row. Blocks of `DEPTH` of k come one after another, and every element
 adds up its products in the order of k: how C is cut into tiles has no effect on its bits.
 
 The form is that of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, ACM TOMS 34, 2008), without
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 __all__ = ["DEPTH", "VERSION", "source"]
 
-VERSION = 1             # of the text, for the cache of object code
+VERSION = 2             # of the text, for the cache of object code
 DEPTH = 512
 _ROWS = {32: (12, 8, 4, 2, 1), 16: (6, 4, 2, 1)}        # rows of a kernel by the number of vector registers
 _TYPES = {"s": ("float", 4), "d": ("double", 8)}
@@ -54,12 +54,11 @@ declare {self.scalar} @llvm.fma.f{8 * self.size}({self.scalar}, {self.scalar}, {
 
     def kernel(self, rows: int, vectors: int, across: bool) -> str:
         """`rows` x `vectors` registers of C. `across`: a row of A is contiguous, else a column is. %as is the other
-        stride. With %whole the result is alpha times the sums, stored; else the sums go to the buffer %c whose rows are
-        a panel wide."""
+        stride. %c gets alpha times the sums, plus the bias if there is one."""
         v, s, size = self.vector, self.scalar, self.size
         accs = [(i, j) for i in range(rows) for j in range(vectors)]
         out = [f"\ndefine internal void @{self.t}_k{rows}_{vectors}_{'r' if across else 'c'}(ptr noalias %a, i64 %as, "
-               f"ptr noalias %b, i64 %k, ptr noalias %c, i64 %crs, {s} %alpha) noinline {{\nentry:"]
+               f"ptr noalias %b, i64 %k, ptr noalias %c, i64 %crs, {s} %alpha, ptr noalias %bias) noinline {{\nentry:"]
         for i in range(rows):
             if across:
                 out.append(f"  %o{i} = mul i64 %as, {i}\n  %r{i} = getelementptr i8, ptr %a, i64 %o{i}")
@@ -82,22 +81,31 @@ declare {self.scalar} @llvm.fma.f{8 * self.size}({self.scalar}, {self.scalar}, {
         if not across:
             out.append("  %an = getelementptr i8, ptr %aq, i64 %as")
         out.append(f"  %p1 = add i64 %p, {size}\n  %more = icmp ult i64 %p1, %bytes\n"
-                   "  br i1 %more, label %loop, label %done\ndone:")
+                   "  br i1 %more, label %loop, label %done\ndone:\n  %none = icmp eq ptr %bias, null\n"
+                   "  br i1 %none, label %store, label %offset\noffset:")
+        for j in range(vectors):
+            out.append(f"  %biasp{j} = getelementptr i8, ptr %bias, i64 {j * self.lanes * size}\n"
+                       f"  %biasv{j} = load {v}, ptr %biasp{j}, align {size}")
+        out.append("  br label %store\nstore:")
+        for j in range(vectors):
+            out.append(f"  %bias{j} = phi {v} [zeroinitializer, %done], [%biasv{j}, %offset]")
         out.append(self.splat("al", "%alpha").rstrip())
         for i in range(rows):
             out.append(f"  %co{i} = mul i64 %crs, {i}\n  %cr{i} = getelementptr i8, ptr %c, i64 %co{i}")
             for j in range(vectors):
-                out.append(f"  %w{i}_{j} = fmul {v} %t{i}_{j}, %al\n"
+                out.append(f"  %w{i}_{j} = call {v} @llvm.fma.{self.suffix}({v} %t{i}_{j}, {v} %al, {v} %bias{j})\n"
                            f"  %cp{i}_{j} = getelementptr i8, ptr %cr{i}, i64 {j * self.lanes * size}\n"
                            f"  store {v} %w{i}_{j}, ptr %cp{i}_{j}, align {size}")
         return "\n".join(out) + "\n  ret void\n}\n"
 
     def finish(self) -> str:
-        """C = buffer + beta C for a part of %m rows and %n columns; buffer rows are a panel wide."""
+        """C = buffer + beta C + bias for a part of %m rows and %n columns; buffer rows are a panel wide."""
         s, size = self.scalar, self.size
         return f"""
-define internal void @{self.t}_finish(ptr noalias %buf, i64 %m, i64 %n, ptr noalias %c, i64 %crs, {s} %beta) noinline {{
+define internal void @{self.t}_finish(ptr noalias %buf, i64 %m, i64 %n, ptr noalias %c, i64 %crs, {s} %beta,
+    ptr noalias %bias) noinline {{
 entry:
+  %plain = icmp eq ptr %bias, null
   %fresh = fcmp oeq {s} %beta, 0.0
   br label %row
 row:
@@ -108,7 +116,7 @@ row:
   %cp = getelementptr i8, ptr %c, i64 %co
   br label %col
 col:
-  %j = phi i64 [0, %row], [%j1, %colend]
+  %j = phi i64 [0, %row], [%j1, %colout]
   %sp = getelementptr {s}, ptr %bp, i64 %j
   %sum = load {s}, ptr %sp
   %dp = getelementptr {s}, ptr %cp, i64 %j
@@ -119,7 +127,15 @@ old:
   br label %colend
 colend:
   %value = phi {s} [%sum, %col], [%both, %old]
-  store {s} %value, ptr %dp, align {size}
+  br i1 %plain, label %colout, label %add
+add:
+  %biasp = getelementptr {s}, ptr %bias, i64 %j
+  %biasv = load {s}, ptr %biasp, align {size}
+  %more = fadd {s} %value, %biasv
+  br label %colout
+colout:
+  %out = phi {s} [%value, %colend], [%more, %add]
+  store {s} %out, ptr %dp, align {size}
   %j1 = add i64 %j, 1
   %jm = icmp ult i64 %j1, %n
   br i1 %jm, label %col, label %rowend
@@ -247,7 +263,7 @@ end:
                 for across in (True, False):
                     name = f"go{r}_{vectors}_{'r' if across else 'c'}"
                     calls.append(f"{name}:\n  call void @{t}_k{r}_{vectors}_{'r' if across else 'c'}(ptr %ai, i64 %as, ptr %packed, i64 %kk, "
-                                 f"ptr %dest, i64 %drs, {s} %alpha)\n  br label %ran")
+                                 f"ptr %dest, i64 %drs, {s} %alpha, ptr %biask)\n  br label %ran")
             steps.append(f"""try{r}:
   %enough{r} = icmp uge i64 %mleft, {r}
   br i1 %enough{r}, label %pick{r}, label %try{self.rows[self.rows.index(r) + 1] if r != 1 else 'none'}
@@ -258,7 +274,7 @@ pick{r}:
                           for r in reversed(self.rows[:-1]))
         return f"""
 define void @rl_{t}tile(i64 %m, i64 %n, i64 %k, ptr %a, i64 %ars, i64 %acs, ptr %b, i64 %brs, i64 %bcs, ptr %c, i64 %crs,
-    {s} %alpha, {s} %beta0) noinline {{
+    {s} %alpha, {s} %beta0, ptr %bias0) noinline {{
 entry:
   %packed = alloca [{panel * DEPTH} x {s}], align 64
   %buffer = alloca [{panel * most} x {s}], align 64
@@ -269,6 +285,8 @@ entry:
 depth:
   %p = phi i64 [0, %entry], [%pnext, %depthend]
   %beta = phi {s} [%beta0, %entry], [1.0, %depthend]
+  %bias = phi ptr [%bias0, %entry], [null, %depthend]
+  %unbiased = icmp eq ptr %bias, null
   %kleft = sub i64 %k, %p
   %kshort = icmp ult i64 %kleft, {DEPTH}
   %kk = select i1 %kshort, i64 %kleft, i64 {DEPTH}
@@ -295,6 +313,9 @@ cols:
   %whole = and i1 %fit, %fresh
   %cjo = mul i64 %j, {size}
   %cj = getelementptr i8, ptr %c, i64 %cjo
+  %biasat = getelementptr i8, ptr %bias, i64 %cjo
+  %biasj = select i1 %unbiased, ptr null, ptr %biasat
+  %biask = select i1 %whole, ptr %biasj, ptr null
   br label %rows
 rows:
   %i = phi i64 [0, %cols], [%inext, %rowsend]
@@ -314,7 +335,8 @@ trynone:
 ran:
   br i1 %whole, label %rowsend, label %partly
 partly:
-  call void @{t}_finish(ptr %buffer, i64 %rows{most}, i64 %nn, ptr %ci, i64 %crs, {s} %beta)
+  call void @{t}_finish(ptr %buffer, i64 %rows{most}, i64 %nn, ptr %ci, i64 %crs, {s} %beta,
+    ptr %biasj)
   br label %rowsend
 rowsend:
   %inext = add i64 %i, %rows{most}
