@@ -3,6 +3,7 @@ and all that the row says. Values are worked out by hand, or are those of PyTorc
 
 import copy
 import gc
+import threading
 import warnings
 import weakref
 
@@ -90,6 +91,88 @@ def test_inference_keeps_nothing():  # mission: A-05
         del hidden
     assert ref() is None and out.grad_fn is None and not out.requires_grad
     assert all(p.requires_grad for p in net.parameters())
+
+
+def test_inference_tensors():  # mission: A-05
+    normal, w = torch.ones(3), torch.ones(3, requires_grad=True)
+    with torch.inference_mode():
+        made = torch.ones(3)
+        made.add_(1)
+        made[0] = 5.0
+        normal.add_(1)
+        inside = [made, normal * 2, made[1:], made.detach(), torch.nn.Parameter(made), normal.clone(), w * 2,
+                  torch.tensor(1.0),
+                  made.data, torch.from_numpy(normal.numpy()), torch.cat([normal, normal]), normal.sum(), normal.exp()]
+        outside = [normal[1:], normal.detach(), normal.view(3), normal.contiguous(), normal.data, *normal.chunk(2),
+                   normal]
+        with torch.inference_mode(False):
+            outside += [torch.ones(2), normal * 2]
+    assert all(t.is_inference() and torch.is_inference(t) for t in inside)
+    assert not any(t.is_inference() for t in outside)
+    assert made.tolist() == [5, 2, 2] and normal._version == 1
+    assert made[1:].is_inference() and made.detach().is_inference() and made.contiguous() is made
+    for normal_again in (made.clone(), made * 2, copy.deepcopy(made), torch.cat([made]), made.double(), torch.ones(1)):
+        assert not normal_again.is_inference()
+    with pytest.raises(RuntimeError, match="do not track version"):
+        _ = made._version
+    view = made[1:]
+    for write in (lambda: made.add_(1), lambda: made.exp_(), lambda: made.zero_(), lambda: made.__setitem__(0, 1.0),
+                  lambda: view.add_(1),
+                  lambda: made.copy_(normal), lambda: made.normal_(),
+                  lambda: torch.add(normal, 1, out=made),
+                  lambda: made.view(3, 1).__setitem__(0, 1.0)):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+            write()
+        with torch.no_grad(), pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            write()
+    assert made.tolist() == [5, 2, 2] and made.shape == (3,)
+    with torch.inference_mode():
+        assert made.add_(1).tolist() == [6, 3, 3]
+    loose = made.detach()               # PyTorch 2.13: outside of the mode this one counts its writes again
+    assert loose.is_inference() and loose._version == 0 and loose.mul_(1)._version == 1 and made.tolist() == [6, 3, 3]
+    with pytest.raises(RuntimeError, match="requires_grad=True on inference tensor"):
+        made.requires_grad_()
+    for record in (lambda: w * made, lambda: made * w, lambda: Square.apply(w * 1 + made) * made,
+                   lambda: (w + made) / made,
+                   lambda: Product.apply(w, made),
+                   lambda: torch.nn.functional.linear(made, torch.ones(2, 3, requires_grad=True))):
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+            record()
+    (w + made).sum().backward()         # nothing of it is saved
+    assert w.grad.tolist() == [1, 1, 1]
+    with torch.no_grad():
+        assert (w * made).tolist() == [6, 3, 3]
+    (w * made.clone()).sum().backward()
+
+
+def test_refused_changes_leave_an_inference_tensor_as_it_was():  # mission: A-05
+    with torch.inference_mode():
+        made = torch.ones(3)
+    for change in (lambda: made.unsqueeze_(0), lambda: made.resize_(9), lambda: made.t_()):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            change()
+    assert made.shape == (3,) and made.tolist() == [1, 1, 1]
+
+
+def test_inference_mode_is_one_threads():  # mission: A-05
+    made, ready, done = [], threading.Event(), threading.Event()
+
+    def other():
+        with torch.inference_mode():
+            made.append(torch.ones(2))
+            ready.set()
+            done.wait(10)
+
+    t = threading.Thread(target=other)
+    t.start()
+    ready.wait(10)
+    x = torch.ones(2) + 1
+    done.set()
+    t.join()
+    assert made[0].is_inference() and not x.is_inference() and not torch.is_inference_mode_enabled()
+    with pytest.raises(KeyError), torch.inference_mode():
+        raise KeyError
+    assert not torch.ones(1).is_inference()
 
 
 def test_creator():  # mission: A-09
@@ -550,6 +633,18 @@ class Square(Function):
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return 2 * x * g
+
+
+class Product(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * y, g * x
 
 
 class OldSquare(Function):

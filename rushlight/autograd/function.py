@@ -13,7 +13,7 @@ from typing import Any
 from ..core.errors import place
 from ..core.tensor import Tensor, bump, hooks, view_of, wrap
 from .modes import modes
-from .node import Node, Output, TensorMeta, edge, freed, next_seq, save, save_result, unpack
+from .node import Node, Output, TensorMeta, edge, freed, next_seq, save_checked, save_result, unpack
 
 __all__ = ["Function", "FunctionCtx", "NestedIOFunction", "once_differentiable", "Variable"]
 
@@ -305,7 +305,7 @@ def _finish(ctx: Any, name: str, kind: type, args: tuple, out: Any, recording: b
                 t._v[1] += 1        # its views find their node again
             t._node, t._rg = node, True
     n.output_nodes = refs
-    n.saved = tuple(save_result(results[made[id(t)]], made[id(t)]) if t is not None and id(t) in made else save(t) for t in ctx._to_save)
+    n.saved = tuple(save_result(results[made[id(t)]], made[id(t)]) if t is not None and id(t) in made else save_checked(t) for t in ctx._to_save)
     ctx._node = weakref.ref(n)
     if ctx._to_save:
         ctx._to_save = (True,)

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ..core.tensor import inference
+
 __all__ = ["modes", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled",
            "detect_anomaly", "set_detect_anomaly", "is_anomaly_enabled", "is_anomaly_check_nan_enabled", "set_multithreading_enabled"]
 
@@ -149,10 +151,41 @@ class set_grad_enabled(_Switch):
         return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
 
 
+_entering = threading.Lock()
+_inside: list[int] = [0]      # how many times threads have entered inference mode without leaving it
+
+
+def _marked(cls: type) -> Any:
+    """A tensor, marked if this thread is in inference mode. Takes the place of `object.__new__` while any thread is."""
+    t = object.__new__(cls)
+    if modes.inference:
+        t._inf = True  # type: ignore[attr-defined]
+    return t
+
+
+inference.inside = lambda: modes.inference
+
+
 class inference_mode(_Switch):
-    """As `no_grad`, and says so through `torch.is_inference_mode_enabled()`."""
+    """As `no_grad`, and what is made inside is an inference tensor: outside it cannot be written to in place nor be saved for
+    backward (RuntimeError; `clone()` gives a normal one). `mode=False` leaves the mode for the block."""
 
     mode: Any
+
+    def __enter__(self) -> Any:
+        self._count(1)
+        return super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        self._count(-1)
+
+    def _count(self, step: int) -> None:
+        if self.mode:
+            with _entering:
+                _inside[0] += step
+                if _inside[0] == (step > 0):
+                    inference.make_with(_marked if step > 0 else object.__new__)
 
     def __new__(cls, mode: bool | Callable = True) -> Any:
         self = object.__new__(cls)

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 from ..core.errors import Place, describe
-from ..core.tensor import MAYBE, Tensor, hooks, wrap
+from ..core.tensor import MAYBE, Tensor, hooks, inference, wrap
 from .modes import modes
 
 __all__ = ["Node", "AccumulateGrad", "Output", "Saved", "TensorMeta", "edge", "save", "save_result", "unpack", "freed", "next_seq",
@@ -235,6 +235,14 @@ def save(x: Any) -> Any:
     s.at = 0 if v is None else v[0]
     s.count = None
     return s
+
+
+def save_checked(x: Any) -> Any:
+    """`save`, once there may be inference tensors. RuntimeError for these."""
+    for t in x if x.__class__ in (list, tuple) else (x,):
+        if isinstance(t, Tensor):
+            inference.check_save(t)
+    return save(x)
 
 
 def save_result(t: Tensor, index: int = 0) -> Any:

@@ -50,7 +50,7 @@ def is_conj(input: Tensor) -> bool:
 
 
 def is_inference(input: Tensor) -> bool:
-    return False
+    return _tensor(input, "is_inference").is_inference()
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:

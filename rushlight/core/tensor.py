@@ -4,7 +4,8 @@ Slots: `_a` the array (its class is the backend), `_rg` requires grad (True, Fal
 require grad when the view was made), `_node` the tape node that made it (AccumulateGrad for a leaf that requires grad),
 `_grad`, `_v` the version counter `[writes, histories, place of the last write]` shared by a base and its views (None: 0
 writes, no views), `_base` the base of a view, `_vg` the number of histories when the view's node was made (-1 minus it: one
-of several views made at once, or made by a custom function; it must not be written to with history).
+of several views made at once, or made by a custom function; it must not be written to with history), `_inf` (only there if the
+tensor was made in inference mode, or is the same memory as one that was) whether writes to it are refused outside of the mode.
 
 Operators are installed here by ops.declare; only what needs no operator is written below.
 """
@@ -23,10 +24,11 @@ from .device import CPU, META, device
 from .dtype import dtype
 from .errors import place
 
-__all__ = ["Tensor", "Size", "MAYBE", "wrap", "bump", "bump_all", "view_of", "version", "hooks"]
+__all__ = ["Tensor", "Size", "MAYBE", "inference", "wrap", "bump", "bump_all", "view_of", "version", "hooks"]
 
 MAYBE = 2
-_new = object.__new__
+_plain = object.__new__
+_new = _plain       # what makes tensors on memory of their own; it marks them while a thread is in inference mode
 ndarray = np.ndarray
 
 
@@ -41,6 +43,44 @@ class Hooks:
 
 
 hooks = Hooks()
+
+
+class Inference:
+    """What inference mode means for tensors: those made in it are marked, and outside of it they cannot be written to or saved for
+    backward. Nothing of this is paid for before a thread enters the mode."""
+
+    used = False                                   # whether a thread ever was in inference mode
+    inside: Callable[[], bool]                     # whether this thread is: filled by autograd.modes
+    listeners: list[Callable[[Callable], None]] = []
+
+    def listen(self, fn: Callable[[Callable], None]) -> None:
+        """`fn` is told what makes tensors, whenever that changes."""
+        self.listeners.append(fn)
+        if self.used:
+            fn(_new)
+
+    def make_with(self, maker: Callable) -> None:
+        """Tensors are made by `maker` from now on."""
+        global _new
+        self.used, _new = True, maker
+        for fn in self.listeners:
+            fn(maker)
+
+    def check_write(self, t: Tensor) -> None:
+        """RuntimeError for a tensor that was made in inference mode and is to be written to outside of it."""
+        if self.used and getattr(t if t._base is None else t._base, "_inf", False) and not self.inside():
+            raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal tensor "
+                               "before doing inplace update.")
+
+    def check_save(self, t: Tensor) -> None:
+        """RuntimeError for a tensor that was made in inference mode and is to be saved for backward."""
+        if self.used and t.is_inference():
+            raise RuntimeError("Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation "
+                               "tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use "
+                               "`torch.no_grad()` instead of `torch.inference_mode()`.")
+
+
+inference = Inference()
 
 
 class Size(tuple):
@@ -129,7 +169,7 @@ class Tensor:
     """An n-dimensional array of one dtype on one device. `Tensor(data)`, `Tensor(*sizes)`: the old constructor, in the default
     dtype; new code says `rushlight.tensor(data)`."""
 
-    __slots__ = ("_a", "_rg", "_node", "_grad", "_v", "_base", "_vg", "__dict__", "__weakref__")
+    __slots__ = ("_a", "_rg", "_node", "_grad", "_v", "_base", "_vg", "_inf", "__dict__", "__weakref__")
     _a: Any
     _rg: Any
     _node: Any
@@ -183,20 +223,24 @@ class Tensor:
 
     @staticmethod
     def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
-        t: Any = _new(cls)
+        t: Any = _plain(cls)
         t._a, t._v = data._a, data._v
         t._rg = False
         t._node = t._grad = t._base = None
+        if inference.used and data.is_inference():
+            t._inf = True
         if require_grad:
             t.requires_grad_()
         return t
 
     def as_subclass(self, cls: type) -> Any:
-        t: Any = _new(cls)
+        t: Any = _plain(cls)
         for s in ("_a", "_rg", "_node", "_grad", "_v", "_base"):
             setattr(t, s, getattr(self, s))
         if self._base is not None:
             t._vg = self._vg
+        elif inference.used and self.is_inference():
+            t._inf = True
         return t
 
     # --- shape and type ---------------------------------------------------------------------------------------------
@@ -303,7 +347,8 @@ class Tensor:
         return False
 
     def is_inference(self) -> bool:
-        return False
+        """Whether the tensor, or the base that it is a view of, was made in inference mode."""
+        return inference.used and hasattr(self if self._base is None else self._base, "_inf")
 
     def is_pinned(self, device: Any = None) -> bool:
         return False
@@ -348,6 +393,8 @@ class Tensor:
             if self.dtype.category < dtypes.FLOAT:
                 raise RuntimeError("only Tensors of floating point and complex dtype can require gradients, "
                                    f"this one is of dtype {self.dtype!r}")
+            if inference.used and self.is_inference() and not inference.inside():
+                raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
             self._node = hooks.accumulator(self)
             self._rg = True
             if self._base is not None:
@@ -417,6 +464,8 @@ class Tensor:
 
     @property
     def _version(self) -> int:
+        if inference.used and getattr(self if self._base is None else self._base, "_inf", False):
+            raise RuntimeError("Inference tensors do not track version counter.")
         v = self._v
         return 0 if v is None else v[0]
 
@@ -425,7 +474,7 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """A tensor on the same memory that has no history. Writes through it are seen by the version check."""
-        t = _new(Tensor)
+        t = _plain(Tensor)
         t._a = self._a
         t._rg = False
         t._node = t._grad = t._base = None
@@ -433,6 +482,10 @@ class Tensor:
         if v is None:
             v = self._v = [0, 0, None]
         t._v = v
+        if inference.used and self.is_inference():
+            t._inf = inference.inside()
+            if not t._inf:                  # as PyTorch has it: what was detached outside of the mode counts its writes again
+                t._v = None
         return t
 
     def detach_(self) -> Tensor:
@@ -448,8 +501,9 @@ class Tensor:
     @property
     def data(self) -> Tensor:
         """The same memory without history, with a version counter of its own."""
-        t = wrap(self._a)
-        return t if self.__class__ is Tensor else t
+        t = self.detach()
+        t._v = None
+        return t
 
     @data.setter
     def data(self, new: Tensor) -> None:

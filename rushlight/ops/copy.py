@@ -11,7 +11,7 @@ from ..core import dtype as D
 from ..core.device import as_device, device
 from ..core.promotion import fitted, require_fits
 from ..core.tensor import Tensor as T
-from ..core.tensor import bump, hooks, wrap
+from ..core.tensor import bump, hooks, inference, wrap
 from .create import _layout_like, meta_like
 from .declare import composite, structural, writes
 from .generate import G, quietly
@@ -386,6 +386,7 @@ def resize_(input: Tensor, sizes: Sizes, *, memory_format: Any = None):
     others."""
     if input.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
+    inference.check_write(input)
     if input._a.shape != tuple(sizes):
         resize(input, sizes)
         bump(input)

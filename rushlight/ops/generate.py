@@ -15,9 +15,20 @@ from typing import Any
 import numpy as np
 
 from ..autograd.modes import modes
-from ..autograd.node import Node, TensorMeta, attach_many, edge, freed, next_seq, save, save_result, unpack
+from ..autograd.node import (
+    Node,
+    TensorMeta,
+    attach_many,
+    edge,
+    freed,
+    next_seq,
+    save,
+    save_checked,
+    save_result,
+    unpack,
+)
 from ..core.errors import place
-from ..core.tensor import MAYBE, Tensor, bump, wrap
+from ..core.tensor import MAYBE, Tensor, bump, inference, wrap
 from . import expr as E
 from .declare import OLD_NAMES, REQUIRED, Gradient, Operator, Param
 from .paths import (
@@ -67,9 +78,17 @@ G: dict[str, Any] = {
     "quiet": quiet, "QUIETS": quiets, "fresh_quiet": _fresh_quiet, "asarray": np.asarray,
     "Tensor": Tensor, "new": object.__new__, "modes": modes, "edge": edge, "save": save, "save_result": save_result,
     "unpack": unpack, "freed": freed, "seq": next_seq, "place": place, "wrap": wrap, "bump": bump,
-    "attach_many": attach_many, "TensorMeta": TensorMeta, "BIG": BIG, "MAYBE": MAYBE, "__name__": "rushlight.ops.generated",
+    "attach_many": attach_many, "TensorMeta": TensorMeta, "BIG": BIG, "MAYBE": MAYBE, "PLAIN": True, "__name__": "rushlight.ops.generated",
     "FAST_ERRORS": (AttributeError, TypeError, ValueError, RuntimeError, OverflowError, ArithmeticError, RuntimeWarning),
 }
+
+
+def _inference(maker: Callable) -> None:
+    """After a thread entered inference mode, or the last one left it: `PLAIN` says that there was no inference tensor yet."""
+    G["new"], G["save"], G["PLAIN"] = maker, save_checked, False
+
+
+inference.listen(_inference)
 
 
 def make(source: str, name: str, **extra: Any) -> Callable:

@@ -15,7 +15,7 @@ from ..autograd.node import Node, edge, next_seq
 from ..backends.cpu import loops
 from ..core import dtype as D
 from ..core.promotion import can_cast
-from ..core.tensor import Tensor, bump, hooks, wrap
+from ..core.tensor import Tensor, bump, hooks, inference, wrap
 from .declare import Operator
 from .execute import (
     _RUN,
@@ -71,6 +71,7 @@ def check_out(op: Operator, outs: Any, operands: Any) -> None:
     for o in outs:
         if not isinstance(o, Tensor):
             raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(o).__name__}")
+        inference.check_write(o)
     if modes.grad and (any(o.requires_grad for o in outs) or op.can_differentiate and any(isinstance(x, Tensor) and x.requires_grad for x in operands)):
         raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
                            "requires grad.")
@@ -145,7 +146,9 @@ def check_partial_overlap(a: ndarray, b: Any, name: str, apart: bool = False) ->
 
 
 def check_writable(t: Tensor, name: str) -> bool:
-    """Whether a write to `t` is to be recorded; RuntimeError for a leaf that requires grad and for one of several views."""
+    """Whether a write to `t` is to be recorded; RuntimeError for a leaf that requires grad, for one of several views and, outside of
+    inference mode, for an inference tensor."""
+    inference.check_write(t)
     if not modes.grad:
         return False
     if t.requires_grad:

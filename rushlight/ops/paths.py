@@ -259,7 +259,7 @@ def inplace_path(plain: Plain, indent: str) -> list[str]:
     lines = [
         "try:",
         f"    a = {t[0]}._a; d = a.dtype",
-        "    ok = a.__class__ is ND and (d is F32 or d is F64) and a.base is None and a.size < BIG",
+        f"    ok = a.__class__ is ND and (d is F32 or d is F64) and a.base is None and a.size < BIG and (PLAIN or not {t[0]}.is_inference())",
     ]
     if len(t) == 2:
         lines.append(f"    oc = {t[1]}.__class__")
