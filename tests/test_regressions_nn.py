@@ -245,3 +245,42 @@ def test_star_imports_bring_the_public_names(module, names):
 @pytest.mark.parametrize("module", [torch, nn, F, torch.optim, torch.utils.data, torch.linalg, torch.autograd, torch.nn.utils, torch.backends])
 def test_dir_lists_what_there_is(module):
     assert [n for n in dir(module) if not hasattr(module, n)] == []
+
+
+# --- modules that were missing ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_adaptive_softmax_is_a_distribution(bias):  # mission: S-09
+    torch.manual_seed(1)
+    m = nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10], div_value=2.0, head_bias=bias).double()
+    x, target = torch.randn(6, 8, dtype=torch.float64, requires_grad=True), torch.tensor([0, 6, 12, 19, 3, 9])
+    every = m.log_prob(x)
+    assert every.shape == (6, 20) and torch.allclose(every.exp().sum(1), torch.ones(6, dtype=torch.float64))
+    output, loss = m(x, target)
+    assert torch.allclose(output, every.gather(1, target[:, None])[:, 0]) and torch.allclose(loss, -output.mean())
+    assert torch.equal(m.predict(x), every.argmax(1))
+    assert torch.autograd.gradcheck(lambda x: m(x, target).output, (x,))
+    single = m(x[1], target[1])
+    assert single.output.shape == () and torch.allclose(single.output, output[1])
+    with pytest.raises(RuntimeError, match=r"Target values should be in \[0, 19\], but values in range \[1, 20\]"):
+        m(x, target + 1)
+    with pytest.raises(RuntimeError, match="1D target tensor expects 2D input"):
+        m(x[None][:, :6], torch.tensor([3]))
+
+
+@pytest.mark.parametrize("cutoffs", [[], [5, 25], [5, 5], [10, 5], [0, 5], [5, 20]])
+def test_adaptive_softmax_refuses_cutoffs_that_do_not_increase(cutoffs):
+    with pytest.raises(ValueError, match="cutoffs should be"):
+        nn.AdaptiveLogSoftmaxWithLoss(8, 20, cutoffs)
+
+
+def test_linear_cross_entropy_options():
+    options = nn.LinearCrossEntropyOptions(chunking_method="aspect_ratio:2", batch_chunk_size=3, acc_dtype=torch.float32)
+    plain, chunked = (nn.LinearCrossEntropyLoss(4, 3, options=o) for o in (None, options))
+    chunked.load_state_dict(plain.state_dict())
+    x, target = torch.randn(5, 4), torch.tensor([0, 2, 1, 1, 0])
+    assert torch.equal(plain(x, target), chunked(x, target)) and torch.allclose(plain(x, target), F.cross_entropy(plain.linear(x), target))
+    for wrong in ({"chunking_method": "aspect_ratio:0"}, {"batch_chunk_size": 0}, {"acc_policy": "x"}, {"acc_dtype": torch.int32}):
+        with pytest.raises(ValueError, match="invalid|must be"):
+            nn.LinearCrossEntropyOptions(**wrong)
