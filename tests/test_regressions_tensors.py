@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -164,6 +166,65 @@ def test_inplace_form_of_an_operator_that_another_one_computes():
     np.testing.assert_allclose(leaf.grad.numpy(), [0.75 + 0.75j] * 2)
     np.testing.assert_allclose(end.grad.numpy(), [0.25 + 0.25j] * 2)
     np.testing.assert_allclose(x.detach().numpy(), [0.75 + 1j, 2 - 0.75j])
+
+
+def test_gradients_of_several_threads_add_up():
+    """The first gradients of a leaf that arrive at once from several threads: none is lost."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(40):
+            x = torch.ones(4, requires_grad=True)
+            gate = threading.Barrier(4)
+
+            def work(x=x, gate=gate):
+                y = (x * 2).sum()
+                gate.wait()
+                y.backward()
+
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            assert x.grad.tolist() == [8.0] * 4
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_a_hook_may_not_change_the_dtype():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: g.double())
+    with pytest.raises(RuntimeError, match="has changed the type of value"):
+        y.sum().backward()
+    assert x.grad is None
+
+
+def test_grad_wants_inputs():
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="non-empty"):
+        torch.autograd.grad((x * 2).sum(), [])
+
+
+def test_a_grad_that_requires_grad_is_added_to_in_place():
+    x = torch.ones(2, requires_grad=True)
+    g = torch.ones(2, requires_grad=True)
+    x.grad = g
+    (x * 2).sum().backward()
+    assert x.grad is g and g.requires_grad and g.tolist() == [3, 3]
+
+
+def test_gradient_of_logsumexp_at_infinities():
+    x = torch.tensor([[math.inf, -math.inf, 1.0], [-math.inf, -math.inf, -math.inf]], requires_grad=True)
+    x.logsumexp(1).sum().backward()
+    assert math.isnan(x.grad[0, 0].item()) and x.grad[0, 1:].tolist() == [0, 0] and x.grad[1].tolist() == [0, 0, 0]
+
+
+def test_tensors_without_dimensions_or_elements():
+    assert torch.tensor(2.5).flip(0).item() == 2.5
+    assert torch.searchsorted(torch.zeros(3, 0), torch.zeros(3, 0)).shape == (3, 0)
+    assert torch.searchsorted(torch.zeros(0, 2), torch.zeros(0, 4)).shape == (0, 4)
 
 
 # --- indexing -----------------------------------------------------------------------------------------------------------

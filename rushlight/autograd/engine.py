@@ -7,13 +7,16 @@ always made after the nodes of its operands), and hands each the sum of what arr
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from ..backends.sparse import SparseArray
 from ..core.errors import describe
 from ..core.tensor import Tensor, bump, hooks, ndarray, wrap
 from .modes import modes
@@ -43,30 +46,55 @@ def _calibrate() -> tuple[int, int]:
 ALONE, ALONE_ARRAY = _calibrate()
 
 
+# Passes of several threads may end at one leaf: reading its gradient and writing the sum is one act.
+_adding = threading.RLock()
+
+
+def _fresh_lock() -> None:
+    global _adding
+    _adding = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)
+
+
 def accumulate(t: Tensor, g: Tensor) -> None:
     """Add `g` to `t.grad`; a gradient that nobody else holds becomes the `.grad` itself."""
-    old = t._grad
-    if old is None:
-        a = g._a
+    with _adding:
+        old = t._grad
+        if old is None:
+            a = g._a
+            if modes.grad:
+                t._grad = g if g._rg else _op("clone")(g)
+            elif (a.__class__ is ndarray and g._base is None and a.strides == t._a.strides and a.flags.writeable
+                  and sys.getrefcount(g) <= ALONE and sys.getrefcount(a) <= ALONE_ARRAY):
+                t._grad = wrap(a)
+            else:
+                d = g.detach()
+                same = a.strides == t._a.strides or isinstance(a, SparseArray)       # a sparse gradient stays one
+                t._grad = _op("clone")(d) if same else _op("empty_like")(t.detach()).copy_(d)
+            return
         if modes.grad:
-            t._grad = g if g._rg else _op("clone")(g)
-        elif (a.__class__ is ndarray and g._base is None and a.strides == t._a.strides and a.flags.writeable
-              and sys.getrefcount(g) <= ALONE and sys.getrefcount(a) <= ALONE_ARRAY):
-            t._grad = wrap(a)
+            t._grad = _added(old, g)
         else:
-            d = g.detach()
-            t._grad = _op("clone")(d) if a.strides == t._a.strides else _op("empty_like")(t.detach()).copy_(d)
-        return
-    if modes.grad or old.requires_grad:
-        t._grad = _op("add")(old, g)
-    else:
-        a = old._a
-        if a.__class__ is ndarray and not capturing[0] and a.dtype is g._a.dtype and a.shape == g._a.shape and a.flags.writeable and a.flags.forc:
-            with np.errstate(all="ignore"):
-                np.add(a, g._a, out=a)
-            bump(old)
-        else:
-            old.add_(g)
+            a = old._a
+            b = g._a
+            if a.__class__ is ndarray and b.__class__ is ndarray and not capturing[0] and a.dtype is b.dtype and a.shape == b.shape and a.flags.writeable and a.flags.forc:
+                with np.errstate(all="ignore"):
+                    np.add(a, b, out=a)
+                bump(old)
+            elif isinstance(a, SparseArray):
+                t._grad = _added(old, g)
+            else:
+                old.add_(g)
+
+
+def _added(a: Any, b: Any) -> Any:
+    """Two gradients of one tensor; the sum of a sparse and a dense one is dense."""
+    if isinstance(a._a, SparseArray) and not isinstance(b._a, SparseArray):
+        a, b = b, a
+    return _op("add")(a, b)
 
 
 class Task:
@@ -135,7 +163,7 @@ def run(roots: Sequence[tuple[Node, Any]], keep: bool, create: bool, targets: di
                 if slots is None:
                     slots = buffers[parent] = [None] * parent.outputs
                 i = n.index
-                slots[i] = g if slots[i] is None else _op("add")(slots[i], g)
+                slots[i] = g if slots[i] is None else _added(slots[i], g)
                 continue
             if cls is AccumulateGrad:
                 t = n.ref()  # type: ignore[attr-defined]
@@ -175,11 +203,11 @@ def _put(buffers: dict, owned: set, n: Node, g: Any) -> None:
     if old is None:
         buffers[n] = g
     elif n.outputs > 1:
-        buffers[n] = [b if a is None else a if b is None else _op("add")(a, b) for a, b in zip(old, g, strict=True)]
-    elif n in owned and not modes.grad:
+        buffers[n] = [b if a is None else a if b is None else _added(a, b) for a, b in zip(old, g, strict=True)]
+    elif n in owned and not modes.grad and not isinstance(old._a, SparseArray):
         old.add_(g)
     else:
-        buffers[n] = _op("add")(old, g)
+        buffers[n] = _added(old, g)
         owned.add(n)
 
 
@@ -192,6 +220,8 @@ def _pre_hooks(n: Node, g: Any) -> Any:
                     raise TypeError(f"expected Variable, but hook returned '{type(r).__name__}'")
                 if r._a.shape != g._a.shape:  # type: ignore[union-attr]
                     raise RuntimeError(f"hook '{getattr(fn, '__name__', fn)}' has changed the size of value")
+                if r._a.dtype != g._a.dtype:
+                    raise RuntimeError(f"hook '{getattr(fn, '__name__', fn)}' has changed the type of value (was {g.dtype!r}, got {r.dtype!r})")
                 g = r
         else:
             r = fn(tuple(g) if n.outputs > 1 else (g,))
@@ -340,6 +370,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     """
     ts = _tensors(outputs, "outputs")
     ins = _tensors(inputs, "inputs")
+    if not ins:
+        raise RuntimeError("grad requires non-empty inputs.")
     if not only_inputs:
         import warnings
         warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True).", FutureWarning, stacklevel=2)

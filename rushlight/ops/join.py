@@ -11,7 +11,7 @@ from ..core.promotion import fitted, result_of
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .declare import composite, structural
-from .execute import common_shape
+from .execute import common_shape, reads_values
 from .geometry import Geometry
 
 if TYPE_CHECKING:
@@ -252,6 +252,7 @@ def repeat_interleave(
             raise RuntimeError("repeats has to be Long or Int tensor")
         if input.dim() != 1:
             raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+        reads_values("repeat_interleave")
         if n.size and n.min() < 0:
             raise RuntimeError("repeats can not be negative")
         return wrap(np.repeat(np.arange(n.size), n))
@@ -270,6 +271,7 @@ def repeat_interleave(
             if output_size is None:
                 raise RuntimeError("cannot repeat_interleave a meta tensor without output_size")
             return f("index_select")(input if input.dim() else input.reshape(1), dim, f("zeros")(output_size, dtype=D.int64, device="meta"))
+        reads_values("repeat_interleave")
         r = repeats._a if repeats.numel() == n and repeats.dim() else int(repeats._a.reshape(-1)[0])
     else:
         r = repeats
@@ -292,7 +294,7 @@ def flip(input: Tensor, dims: Sizes):
     ds = _dims(input, dims)
     if len(set(ds)) != len(ds):
         raise RuntimeError(f"dim {ds[0]} appears multiple times in the list of dims")
-    return np.flip(input, ds).copy()
+    return np.flip(input, ds if input.ndim else ()).copy()
 
 
 flip.shape(lambda input, dims: input.shape)

@@ -441,7 +441,7 @@ logsumexp.gradient(
         expand_reduced(grad, input.shape, dim, keepdim)
         * f("exp")(
             input
-            - f("where")(f("isinf")(r := expand_reduced(result, input.shape, dim, keepdim)), f("zeros_like")(r), r)
+            - f("where")(f("isneginf")(r := expand_reduced(result, input.shape, dim, keepdim)), f("zeros_like")(r), r)
         )
     )
 )

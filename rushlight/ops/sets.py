@@ -10,7 +10,7 @@ from ..core import dtype as D
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .declare import composite, structural
-from .execute import run
+from .execute import reads_values, run
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -31,6 +31,7 @@ def _data(t: Any, name: str) -> np.ndarray:
     a = t._a
     if a.__class__ is not np.ndarray:
         raise NotImplementedError(f"{name} of a meta tensor: its size depends on the data")
+    reads_values(name)
     return a
 
 
@@ -163,6 +164,8 @@ def _search(sequence: Tensor, values: Tensor, sorter: Tensor | None, right: bool
     if sorter is not None:
         s = np.take_along_axis(s, sorter, -1)
     side = "right" if right else "left"
+    if v.size == 0:
+        return np.empty(v.shape, to.np)
     if s.ndim == 1:
         return np.searchsorted(s, v, side).astype(to.np)
     rows, wanted = s.reshape(-1, s.shape[-1]), v.reshape(-1, v.shape[-1])
