@@ -27,6 +27,7 @@ from ..autograd.node import (
     save_result,
     unpack,
 )
+from ..backends.cpu import loops
 from ..core.errors import place
 from ..core.tensor import MAYBE, Tensor, bump, inference, wrap
 from . import expr as E
@@ -155,6 +156,7 @@ class Plain:
         self.statics = [p for p in op.params if p.kind == "plain"]
         self.ufunc = None
         self.primitive = ""
+        self._loop: Any = None
         self.names = [p.name for p in op.params if p.kind != "plain"]
         self.ok = all(p.kind in ("tensor", "operand", "number", "plain") for p in op.params)
         self.static = tuple(None if p.default is REQUIRED else p.default for p in self.statics)
@@ -171,6 +173,14 @@ class Plain:
             from ..backends.cpu.evaluate import ufunc_of
             self.ufunc = ufunc_of(simple.op)
             self.primitive = simple.op
+            self.root = simple
+
+    def loop(self, op: Operator) -> loops.Direct | None:
+        """The way of big arrays, one for all wrappers of the operator; None where the result's dtype is not said by the operands'."""
+        if self._loop is None and op.result in ("same", "float", "bool") and all(p.kind in ("tensor", "operand") for p in self.tensors):
+            numbers = [] if self.ufunc is not None else [p.name for p in self.numbers]
+            self._loop = loops.Direct(self.root, [p.name for p in self.tensors], numbers, op.result == "bool")
+        return self._loop
 
 
 def _fold_ones(root: E.Expr) -> E.Expr:
@@ -270,7 +280,8 @@ def _function(op: Operator, method: bool = False) -> Callable:
         cond += [f"{p.name} is {default_name(p)}" if plain.ufunc is not None else f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in plain.numbers]
         cond += [f"{p.name} == {default_name(p)}" for p in plain.statics]
         lines.append(f"    if {' and '.join(cond) or 'True'}:")
-        lines += pointwise_path(op, "input", "        ", plain)
+        loop = env["LOOP"] = plain.loop(op)
+        lines += pointwise_path(op, "input", "        ", plain, big=loop is not None)
         env["UF"] = plain.ufunc
         env["EV"] = _evaluator(plain)
     elif op.kind == "structural" or op.kind == "composite" and op.array is not None:
@@ -339,7 +350,8 @@ def _inplace(op: Operator) -> Callable:
     if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float")) and floats_pass(op):
         cond = [f"{p.name} is {default_name(p)}" for p in plain.numbers] + [f"{p.name} == {default_name(p)}" for p in plain.statics]
         lines.append(f"    if {' and '.join(cond) or 'True'}:")
-        lines += inplace_path(plain, "        ")
+        loop = env["LOOP"] = plain.loop(op)
+        lines += inplace_path(plain, "        ", big=loop is not None)
         env["UF"] = plain.ufunc
     lines.append(f"    return RUN(OP, {values})")
     return make("\n".join(lines), op.name + "_", OP=op, RUN=run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, ABSENT=absent, MISSING=REQUIRED, **env)
@@ -353,7 +365,8 @@ def _dunder(op: Operator) -> Callable:
     env = {default_name(p): p.default for p in op.params if p.name not in t}
     lines = [f"def dunder({t[0]}, {t[1]}):"]
     if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and floats_pass(op):
-        lines += pointwise_path(op, t[0], "    ", plain, dunder=True)
+        loop = env["LOOP"] = plain.loop(op)
+        lines += pointwise_path(op, t[0], "    ", plain, dunder=True, big=loop is not None)
         env["UF"] = plain.ufunc
         env["EV"] = None
     lines.append(f"    return BIN(OP, {t[0]}, {t[1]})")
@@ -373,7 +386,8 @@ def _idunder(op: Operator) -> Callable:
     env: dict[str, Any] = {}
     lines = [f"def idunder({t[0]}, {t[1]}):"]
     if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and floats_pass(op) and (callable(op.result) or op.result in ("same", "float")):
-        lines += inplace_path(plain, "    ")
+        loop = env["LOOP"] = plain.loop(op)
+        lines += inplace_path(plain, "    ", big=loop is not None)
         env["UF"] = plain.ufunc
     lines.append(f"    return F({t[0]}, {t[1]})")
     return make("\n".join(lines), "idunder", F=op.inplace_function, **env)

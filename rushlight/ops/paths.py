@@ -138,8 +138,9 @@ def integers_pass(op: Operator, plain: Plain) -> bool:
     )
 
 
-def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dunder: bool = False) -> list[str]:
-    """The fast path of a pointwise operator with one or two tensor operands. Falls through when it does not apply."""
+def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dunder: bool = False, big: bool = False) -> list[str]:
+    """The fast path of a pointwise operator with one or two tensor operands. Falls through when it does not apply. With `big`
+    large arrays go to `LOOP`."""
     t = [p.name for p in plain.tensors]
     use = plain.ufunc is not None
     numbers = "".join(", " + p.name for p in plain.numbers)
@@ -174,8 +175,13 @@ def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dund
     else:
         lines.append(f"    ok = {whole}; rg = {t[0]}._rg")
         call = "quiet(UF, a)" if use else f"quiet(EV, a{numbers}, d.type)"
-    lines.append("    if ok and a.__class__ is ND and a.size < BIG:")
-    lines.append(f"        r = {call}")
+    lines.append("    if ok and a.__class__ is ND:")
+    if big:
+        lines.append(f"        r = {call} if a.size < BIG else LOOP(a{', b' if len(t) == 2 else ''}{numbers if not use else ''})")
+    else:
+        lines.append(f"        r = {call} if a.size < BIG else None")
+    lines.append("    else: r = None")
+    lines.append("    if r is not None:")
     lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
     lines.append("        t._node = t._grad = t._v = t._base = None")
     if has_gradient(op):
@@ -220,6 +226,7 @@ def direct_path(op: Operator) -> list[str]:
             oks.append(f"ok{i}")
             rgs.append(f"rg{i}")
     oks += [f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in op.params if p.kind == "number"]
+    oks += [f"{p.name}.__class__ is int" for p in op.params if p.annotation == "int"]
     lines.append(f"        ok = {' and '.join(oks)}; rg = {' or '.join(rgs)}")
     lines.append("    except AttributeError: ok = False")
     cond = "ok and out is None" if op.has_out else "ok"
@@ -254,12 +261,12 @@ def direct_path(op: Operator) -> list[str]:
     return lines
 
 
-def inplace_path(plain: Plain, indent: str) -> list[str]:
+def inplace_path(plain: Plain, indent: str, big: bool = False) -> list[str]:
     t = [p.name for p in plain.tensors]
     lines = [
         "try:",
         f"    a = {t[0]}._a; d = a.dtype",
-        f"    ok = a.__class__ is ND and (d is F32 or d is F64) and a.base is None and a.size < BIG and (PLAIN or not {t[0]}.is_inference())",
+        f"    ok = a.__class__ is ND and (d is F32 or d is F64) and a.base is None and (PLAIN or not {t[0]}.is_inference())",
     ]
     if len(t) == 2:
         lines.append(f"    oc = {t[1]}.__class__")
@@ -275,10 +282,14 @@ def inplace_path(plain: Plain, indent: str) -> list[str]:
     else:
         lines.append(f"    rg = {t[0]}._rg")
         call = "quiet(UF, a, a)"
+    large = f"LOOP({'a, b' if len(t) == 2 else 'a'}, out=a) is not None" if big else "False"
     lines.append("    if ok and not (rg and modes.grad):")
-    lines.append(f"        {call}")
-    lines.append(f"        bump({t[0]})")
-    lines.append(f"        return {t[0]}")
+    lines.append("        if a.size < BIG:")
+    lines.append(f"            {call}")
+    lines.append(f"        else: ok = {large}")
+    lines.append("        if ok:")
+    lines.append(f"            bump({t[0]})")
+    lines.append(f"            return {t[0]}")
     lines.append("except FAST_ERRORS: pass")
     return [indent + x for x in lines]
 

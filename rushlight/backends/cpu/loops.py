@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BIG", "pointwise"]
+from .allocator import empty
+
+__all__ = ["BIG", "Direct", "pointwise"]
 
 BIG = 65536          # elements of the result from which a loop is considered
 WORTH = 1 << 22      # primitives evaluated through NumPy before a loop is made
@@ -48,7 +50,6 @@ def pointwise(root: Any, names: list[str], vals: list[Any], shape: tuple[int, ..
     try:
         if out is not None or xs[0].shape != shape:
             if out is None:
-                from .allocator import empty
                 out = empty(shape, result)
             return f(*xs, *ks, out=out)
         return f(*xs, *ks)
@@ -72,3 +73,48 @@ def _make(root: Any, arrays: list[str], numbers: list[str], xs: list[np.ndarray]
         return kernels.pointwise(root, arrays, numbers, result=result.name, compute=compute.name if compute.kind == "f" else None)
     except (TypeError, ValueError, NotImplementedError):
         return -1
+
+
+class Direct:
+    """A pointwise operator on big contiguous arrays of one shape and dtype: its loop, found by dtype alone.
+
+    `root` in the names `tensors` (one or two; the second may be given as a number) and then `numbers`. Called with values in
+    this order, and with an array for the result if there is one; None where the general path has to see to it.
+    """
+
+    __slots__ = ("root", "tensors", "numbers", "logical", "work", "made")
+
+    def __init__(self, root: Any, tensors: list[str], numbers: list[str], logical: bool) -> None:
+        self.root, self.tensors, self.numbers, self.logical = root, tensors, numbers, logical
+        self.work: dict[tuple, int] = {}
+        self.made: dict[tuple, Any] = {}
+
+    def __call__(self, *args: Any, out: np.ndarray | None = None) -> np.ndarray | None:
+        a = args[0]
+        k = 2 if len(self.tensors) == 2 and args[1].__class__ is np.ndarray else 1
+        key = (a.dtype.num, k)
+        spec = self.made.get(key)
+        if spec is None:
+            spec = self._consider(key, a, k)
+        if not spec:
+            return None
+        if out is None:
+            out = empty(a.shape, spec.np_out)
+        if len(args) == k:
+            done = spec.fast(*args, out)
+        else:
+            done = spec.fast(*args[:k], out, *map(float, args[k:]))
+        return out if done else None
+
+    def _consider(self, key: tuple, a: np.ndarray, k: int) -> Any:
+        """The loop, once the work done without it is worth making it; False when there is none."""
+        from ...ops.expr import PRIMITIVES, postorder
+        n = self.work.get(key, 0) + a.size * sum(1 for e in postorder(self.root) if e.op in PRIMITIVES)
+        if n < WORTH:
+            self.work[key] = n
+            return None
+        d = a.dtype
+        numbers = self.tensors[k:] + self.numbers
+        f = False if numbers and d.kind != "f" else _make(self.root, self.tensors[:k], numbers, [a] * k, d, np.dtype(bool) if self.logical else d)
+        self.made[key] = spec = f.spec((d.name,) * k) if f and f != -1 else False
+        return spec
