@@ -145,7 +145,8 @@ class Capture:
             s.index = i
 
     def fail(self, reason: str) -> None:
-        if self.reason is None:
+        """The call cannot be replayed. What other threads do meanwhile is no part of it."""
+        if self.reason is None and self.thread == threading.get_ident():
             self.reason = reason
 
     # --- calls ------------------------------------------------------------------------------------------------------
@@ -154,7 +155,10 @@ class Capture:
         if self.thread != threading.get_ident():      # another thread's call is its own affair
             return run_inplace_plain(op, values) if inplace else execute._RUN[op.kind](op, values)
         if self.reason is not None:
-            return self._plain(op, values, inplace)
+            r = self._plain(op, values, inplace)
+            if op.kind == "structural" and op.returns:
+                self.kept.update((n, x._a) for n, x in zip(op.returns, r, strict=True) if x is not None)
+            return r
         self.last = None
         try:
             if inplace:
@@ -192,14 +196,15 @@ class Capture:
         if not (op.gradients or op.joint):
             return op.body(*values)
         before, modes.grad = modes.grad, False
-        self.kept = {}
+        outer, self.kept = self.kept, {}
         try:
             r = op.body(*values)
         finally:
             modes.grad = before
+            kept, self.kept = self.kept, outer
         if modes.grad and any(execute.rg(v) for v in values):
             r = tuple(r) if isinstance(r, tuple) else r
-            op.derived("record")(r, *values, *[self.kept.get(k) for k in op.keeps])
+            op.derived("record")(r, *values, *[kept.get(k) for k in op.keeps])
         return r
 
     def _view(self, op: Operator, values: tuple) -> Any:
@@ -363,10 +368,12 @@ class Capture:
         outs = [x for x in (t if isinstance(t, tuple) else (t,)) if x is not None]
         if op.keeps:
             raise CaptureError(f"{op.name} hands extra values to its gradient and has no body to capture")
+        if op.returns:
+            self.kept.update((n, x._a) for n, x in zip(op.returns, t, strict=True) if x is not None)
         if len(outs) != len(t if isinstance(t, tuple) else (t,)):
             raise CaptureError(f"{op.name} gives None among its results")
-        if op.returns:
-            self.kept.update((n, x._a) for n, x in zip(op.returns, t, strict=True))
+        if op.kind == "structural" and (op.shape_rule is None or op.name == "index" and any(x.dtype.name in ("bool", "uint8") for x in _tensors_in(values[1:]))):
+            raise CaptureError(f"the size of what {op.name} gives depends on values")
         self.graph.add(Step("host", op.name, {}, [self.new(x) for x in outs], op=op, args=args, writes=False))
         for p, v in zip(op.params, values, strict=True):
             if p.name in op.mutates and v is not None:

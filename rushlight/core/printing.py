@@ -188,6 +188,29 @@ def with_suffixes(text: str, suffixes: list[str], indent: int, *, force_newline:
     return text + ")"
 
 
+def sparse_str(a: Any, dtype_name: str, requires_grad: bool = False, grad_fn_name: str | None = None) -> str:
+    """The repr of a sparse tensor: its indices and values, each as the tensor that it is, then sizes, count and layout."""
+    coo = a.layout == "sparse_coo"
+    if coo:
+        parts = [("indices", a.indices)]
+    else:
+        parts = [("crow_indices", a.ends), ("col_indices", a.plain)] if a.layout in ("sparse_csr", "sparse_bsr") else [("ccol_indices", a.ends), ("row_indices", a.plain)]
+    lines = []
+    for name, x in (*parts, ("values", a.values)):
+        suffixes = [] if x.size else [f"size={tuple(x.shape)}"]
+        lines.append(with_suffixes(f"{name}=tensor({format_array(x, len('tensor(' + name + '=tensor('))}", suffixes, 7))
+    text = "tensor(" + (",\n" + " " * 7).join(lines)
+    suffixes = [f"size={tuple(a.shape)}", f"nnz={a.nnz}"]
+    if dtype_name not in (dtypes.get_default_dtype().name, "int64", "bool", "complex128" if dtypes.get_default_dtype().name == "float64" else "complex64"):
+        suffixes.append(f"dtype=torch.{dtype_name}")
+    suffixes.append(f"layout=torch.{a.layout}")
+    if grad_fn_name is not None:
+        suffixes.append(f"grad_fn=<{grad_fn_name}>")
+    elif requires_grad:
+        suffixes.append("requires_grad=True")
+    return with_suffixes(text, suffixes, 7, force_newline=coo)
+
+
 def tensor_str(array: Any, *, dtype_name: str | None = None, requires_grad: bool = False,
                grad_fn_name: str | None = None, device: str = "cpu", class_name: str = "tensor",
                parameter: bool = False, contents: str | None = None, tangent: str | None = None) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends.meta import MetaArray
+from ..backends.sparse import SparseArray, SparseCompressed, SparseCOO
 from . import dtype as dtypes
 from .device import CPU, META, device
 from .dtype import dtype
@@ -315,13 +316,23 @@ class Tensor:
 
     @property
     def layout(self) -> Any:
-        from .layout import strided
-        return strided
+        from . import layout
+        return getattr(layout, getattr(self._a, "layout", "strided"))
 
-    is_cuda = is_sparse = is_quantized = is_mkldnn = is_xla = is_xpu = is_mps = is_vulkan = is_sparse_csr = is_nested = False
+    is_cuda = is_quantized = is_mkldnn = is_xla = is_xpu = is_mps = is_vulkan = is_nested = False
     is_mtia = is_maia = is_ipu = is_ort = False
     names = property(lambda self: (None,) * self._a.ndim)
     has_names = lambda self: False  # noqa: E731
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the layout is torch.sparse_coo."""
+        return self._a.__class__ is SparseCOO
+
+    @property
+    def is_sparse_csr(self) -> bool:
+        """Whether the layout is torch.sparse_csr."""
+        return isinstance(self._a, SparseArray) and self._a.layout == "sparse_csr"
 
     @property
     def is_cpu(self) -> bool:
@@ -362,6 +373,8 @@ class Tensor:
             return want is not None and all(n <= 1 or s == w for n, s, w in zip(a.shape, a.strides, want, strict=True))
         if a.__class__ is ndarray:
             return a.flags.c_contiguous
+        if isinstance(a, SparseArray):
+            return False
         from ..backends.meta import contiguous_strides
         return a.size == 0 or all(n <= 1 or s == w for n, s, w in
                                   zip(a.shape, a.strides, contiguous_strides(a.shape, a.itemsize), strict=True))
@@ -446,7 +459,7 @@ class Tensor:
                 raise RuntimeError("can't assign Variable as its own grad")
             if g._a.dtype != self._a.dtype:
                 raise RuntimeError(f"assigned grad has data of a different type: expected {self.dtype!r}, got {g.dtype!r}")
-            if g._a.__class__ is not self._a.__class__:
+            if (g._a.__class__ is MetaArray) is not (self._a.__class__ is MetaArray):
                 raise RuntimeError(f"assigned grad has data located on a different device: expected {self.device}, got {g.device}")
             if g._a.shape != self._a.shape:
                 raise RuntimeError(f"assigned grad has data of a different size: expected {list(self._a.shape)}, got {list(g._a.shape)}")
@@ -515,7 +528,9 @@ class Tensor:
 
     # --- memory -----------------------------------------------------------------------------------------------------
     def untyped_storage(self) -> Any:
-        """The bytes that this tensor is a view of."""
+        """The bytes that this tensor is a view of. NotImplementedError for a sparse tensor, which is not on one piece of memory."""
+        if isinstance(self._a, SparseArray):
+            raise NotImplementedError("Cannot access storage of a sparse tensor: its indices and values have one each")
         from .storage import storage_of
         return storage_of(self._a)
 
@@ -542,6 +557,8 @@ class Tensor:
     def data_ptr(self) -> int:
         """The address of the first element; 0 if there is none."""
         a = self._a
+        if isinstance(a, SparseArray):
+            raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
         return 0 if a.__class__ is MetaArray or a.size == 0 else self.data_ptr_raw()
 
     def is_shared(self) -> bool:
@@ -557,7 +574,9 @@ class Tensor:
         """The only element as a Python number. RuntimeError if there are several."""
         a = self._a
         if a.__class__ is not ndarray:
-            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+            if a.__class__ is MetaArray:
+                raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+            a = a.dense() if a.size == 1 else a
         if a.size != 1:
             raise RuntimeError(f"a Tensor with {a.size} elements cannot be converted to Scalar")
         x = a.item()
@@ -567,7 +586,9 @@ class Tensor:
         """Nested lists of Python numbers; a number for a 0-dim tensor."""
         a = self._a
         if a.__class__ is not ndarray:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+            if a.__class__ is MetaArray:
+                raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+            a = a.dense()
         return (a if a.dtype.kind in "biufc" else a.astype(np.float32 if a.dtype.kind == "V" else np.complex64)).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
@@ -576,7 +597,8 @@ class Tensor:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         a = self._a
         if a.__class__ is not ndarray:
-            raise TypeError("can't convert meta device type tensor to numpy: it has no memory")
+            raise TypeError("can't convert meta device type tensor to numpy: it has no memory" if a.__class__ is MetaArray else
+                            f"can't convert {self.layout!r} layout tensor to numpy. Use Tensor.to_dense() first.")
         if a.dtype.kind not in "biufc":
             raise TypeError(f"Got unsupported ScalarType {self.dtype.name}: NumPy has no such type; use .float().numpy()")
         return a
@@ -633,8 +655,10 @@ class Tensor:
         raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
-        from .printing import tensor_str
+        from .printing import sparse_str, tensor_str
         grad_fn, cls = self.grad_fn, type(self)
+        if isinstance(self._a, SparseArray):
+            return sparse_str(self._a, self.dtype.name, self.requires_grad, None if grad_fn is None else grad_fn.name())
         # Looked up, not imported: as long as nobody has loaded nn, there are no parameters.
         parameter: Any = getattr(sys.modules.get("rushlight.nn.parameter"), "Parameter", None)
         return tensor_str(self._a, requires_grad=self.requires_grad,
@@ -661,7 +685,8 @@ class Tensor:
                                "see https://github.com/pytorch/pytorch/pull/103001")
         from .storage import copy_with_storage
         t = _new(self.__class__)
-        t._a = self._a if self._a.__class__ is MetaArray else copy_with_storage(self._a, memo)
+        a = self._a
+        t._a = a if a.__class__ is MetaArray else a.map(lambda x: copy_with_storage(x, memo)) if isinstance(a, SparseArray) else copy_with_storage(a, memo)
         t._rg = False
         t._node = t._v = t._base = None
         t._grad = None if self._grad is None else self._grad.__deepcopy__(memo)
@@ -679,6 +704,9 @@ class Tensor:
         a = self._a
         if a.__class__ is MetaArray:
             return _rebuild_meta, (self.__class__, a.shape, self.dtype, a.strides, self.requires_grad)
+        if isinstance(a, SparseArray):
+            parts = (a.indices, a.coalesced) if isinstance(a, SparseCOO) else (a.layout, a.ends, a.plain)
+            return _rebuild_sparse, (self.__class__, parts, wrap(a.values), a.shape, self.requires_grad)
         raw = a if a.dtype.kind in "biufc" else a.view(f"u{a.dtype.itemsize}")
         return _rebuild, (self.__class__, raw, self.dtype, self.requires_grad, self.__dict__ or None)
 
@@ -687,6 +715,12 @@ def _rebuild(cls: type, array: np.ndarray, dt: dtype, requires_grad: bool, attri
     t = cls._wrap(array if array.dtype == dt.np else array.view(dt.np))  # type: ignore[attr-defined]
     if attributes:
         t.__dict__.update(attributes)
+    return t.requires_grad_() if requires_grad else t
+
+
+def _rebuild_sparse(cls: type, parts: tuple, values: Tensor, shape: tuple, requires_grad: bool) -> Any:
+    a = SparseCOO(parts[0], values._a, shape, parts[1]) if len(parts) == 2 else SparseCompressed(*parts, values._a, shape)
+    t = cls._wrap(a)  # type: ignore[attr-defined]
     return t.requires_grad_() if requires_grad else t
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends.meta import MetaArray
+from ..backends.sparse import SparseArray
 from ..core import dtype as D
 from ..core.device import as_device, device
 from ..core.promotion import fitted, require_fits
@@ -396,6 +397,8 @@ def resize_(input: Tensor, sizes: Sizes, *, memory_format: Any = None):
 def resize(t: Tensor, sizes: tuple[int, ...]) -> None:
     """Other sizes for the tensor, which its version counter does not notice: `resize_`, and `out=` that is written to next."""
     a = t._a
+    if isinstance(a, SparseArray):
+        raise NotImplementedError("Could not run 'aten::resize_' with arguments from the 'SparseCPU' backend: use sparse_resize_")
     n = 1
     for s in sizes:
         if s < 0:

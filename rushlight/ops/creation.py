@@ -25,9 +25,13 @@ def check_dtype(op_name: str, dtype: Any) -> None:
         raise TypeError(f"{op_name}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
 
 
-def check_layout(layout: Any) -> None:
-    if layout is not None and getattr(layout, "name", "strided") != "strided":
-        raise RuntimeError(f"layout {layout} is not supported yet: only torch.strided tensors are")
+def check_layout(op_name: str, layout: Any) -> bool:
+    """Whether a sparse layout is asked for; RuntimeError where the operator makes no sparse tensors."""
+    if layout is None or getattr(layout, "name", "strided") == "strided":
+        return False
+    if op_name not in ("zeros", "empty", "zeros_like", "empty_like", "new_zeros", "new_empty"):
+        raise RuntimeError(f"{op_name}(...) is not implemented for sparse layout: got layout={layout}")
+    return True
 
 
 def create(op: Operator, values: tuple) -> Tensor:
@@ -35,7 +39,7 @@ def create(op: Operator, values: tuple) -> Tensor:
     dtype, device = v.get("dtype"), v.get("device")
     requires_grad = v.get("requires_grad", False)
     check_dtype(op.name, dtype)
-    check_layout(v.get("layout"))
+    sparse = check_layout(op.name, v.get("layout"))
     if v.get("pin_memory"):
         raise RuntimeError("Cannot access accelerator device when none is available: pin_memory=True needs one")
     like = v.get("input")
@@ -83,6 +87,9 @@ def create(op: Operator, values: tuple) -> Tensor:
             a: Any = meta_like(like._a, dtype, own.get("memory_format"))
         else:
             a = MetaArray(tuple(op.shape_rule(**own)) if op.shape_rule else tuple(own["size"]), dtype.np)
+    elif sparse:
+        from .sparse import empty_of
+        a = empty_of(tuple(like.shape if like is not None and "size" not in own else own["size"]), v["layout"].name, dtype.np)
     else:
         with np.errstate(all="ignore"):
             a = op.fn(

@@ -157,6 +157,7 @@ class Operator:
         self.joint: Gradient | None = None
         self.shape_rule: Callable | None = None
         self.array: Callable | None = None
+        self.sparse_rule: Callable | None = None
         self.node_name = node or "".join(p[:1].upper() + p[1:] for p in self.name.strip("_").split("_")) + "Backward0"
         self.__doc__ = fn.__doc__
         self._derived: dict[Any, Any] = {}
@@ -207,6 +208,11 @@ class Operator:
         that the gradient's formulas read by these names (None where not recorded)."""
         self.keeps = keeps
         self.array = _positional(fn, params_of(fn)) if self.kind != "reduction" else fn
+        return self
+
+    def sparse(self, fn: Callable) -> Operator:
+        """What a call with a sparse operand does: `fn` takes the operator's arguments, tensors as they are, in order."""
+        self.sparse_rule = fn
         return self
 
     def samples(self, fn: Callable) -> Operator:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..core import dtype as D
 from .declare import composite, structural, writes
+from .execute import reads_values
 from .nn_common import f, narrow, row_kernels_for, wide
 
 if TYPE_CHECKING:
@@ -89,6 +90,32 @@ _rows.gradient(weight=lambda grad, indices, padding_idx, scale_grad_by_freq, wei
     grad, indices, weight_meta.shape[0], padding_idx, scale_grad_by_freq))
 
 
+@structural(public=False, exact=True, name="embedding")
+def _rows_of_sparse(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool):
+    """`_rows`, with a gradient that holds the rows that were looked up and nothing else."""
+    return _rows.fn(weight, indices, padding_idx, scale_grad_by_freq)
+
+
+_rows_of_sparse.shape(_rows.shape_rule)
+
+
+def _sparse_gradient(grad, indices, padding_idx, scale_grad_by_freq, weight_meta):
+    from ..backends.sparse import SparseCOO
+    from ..core.tensor import wrap
+    from .sparse import make
+    if scale_grad_by_freq:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    i = indices._a.reshape(-1).astype(np.int64)
+    g = grad.reshape((-1, weight_meta.shape[1]))
+    if padding_idx >= 0 and (i == padding_idx).any():
+        keep = np.flatnonzero(i != padding_idx)
+        i, g = i[keep], g.index_select(0, wrap(keep))
+    return make(g, SparseCOO(i[None].copy(), g._a, weight_meta.shape))
+
+
+_rows_of_sparse.gradient(weight=_sparse_gradient)
+
+
 @writes(ns="torch", name="embedding_renorm", exact=True)
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float):
     """Scale down, in place, the rows that `indices` names whose norm is above `max_norm`."""
@@ -124,17 +151,18 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     """The rows of `weight` (n, d) at the indices `input`: (*input.shape, d).
 
     `padding_idx`: a row that gets no gradient. `max_norm`: rows that are looked up are first scaled down, in place, to that norm.
-    `scale_grad_by_freq`: gradients are divided by how often their row was looked up. `sparse` gives a dense gradient here."""
+    `scale_grad_by_freq`: gradients are divided by how often their row was looked up. `sparse`: the gradient of `weight` is a sparse
+    COO tensor of the rows that were looked up."""
     pad = -1 if padding_idx is None else _padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         _renorm(weight, input, max_norm, norm_type)
-    return _rows.function(weight, input, pad, scale_grad_by_freq)
+    return (_rows_of_sparse if sparse else _rows).function(weight, input, pad, scale_grad_by_freq)
 
 
 @composite(ns="torch", name="embedding")
 def _embedding_torch(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False):
     """`nn.functional.embedding` with its arguments in another order."""
-    return _rows(weight, indices, padding_idx, scale_grad_by_freq)
+    return (_rows_of_sparse if sparse else _rows)(weight, indices, padding_idx, scale_grad_by_freq)
 
 
 @structural(ns="nn.functional", exact=True, out=False, differentiable=False)
@@ -232,6 +260,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
         if offsets.dim() != 1:
             raise ValueError("offsets has to be a 1D Tensor")
         if offsets.is_cpu and offsets.numel():
+            reads_values("embedding_bag")
             o = offsets._a
             if o[0] != 0:
                 raise RuntimeError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {o[0]}")
@@ -245,6 +274,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     if not input.is_cpu:
         return f("empty")((offsets.shape[0] - include_last_offset, weight.shape[1]), dtype=weight.dtype, device=input.device)
     _renorm(weight, input, max_norm, norm_type)
+    reads_values("embedding_bag")
     pad = _padding(padding_idx, weight.shape[0])
     ids, bags = _bag_ids(offsets, input.shape[0], include_last_offset)
     index = input._a
@@ -253,7 +283,9 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
         ids, index = ids[keep], index[keep]
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights[_tensor(keep)]
-    rows = _rows(weight, _tensor(index), -1, scale_grad_by_freq)
+    if sparse and mode == "max":
+        raise ValueError("max mode does not support sparse weights")
+    rows = (_rows_of_sparse if sparse else _rows)(weight, _tensor(index), -1, scale_grad_by_freq)
     where = _tensor(ids)
     zero = f("zeros")((bags, weight.shape[1]), dtype=weight.dtype)
     if mode == "max":

@@ -16,6 +16,8 @@ import numpy as np
 from ..autograd.modes import modes
 from ..backends.cpu import loops
 from ..backends.meta import MetaArray
+from ..backends.sparse import SparseArray
+from ..backends.sparse import seen as sparse_seen
 from ..core import dtype as D
 from ..core.promotion import require_fits, result_of
 from ..core.tensor import MAYBE, Tensor, bump, hooks, view_of, wrap
@@ -23,7 +25,7 @@ from . import expr as E
 from .declare import REQUIRED, Gradient, Operator, Param
 from .geometry import Geometry, restride
 
-__all__ = ["run", "binary", "fold_gradient", "capture", "pointwise_arrays", "fold_arrays", "compute_dtypes",
+__all__ = ["run", "binary", "keep", "reads_values", "fold_gradient", "capture", "pointwise_arrays", "fold_arrays", "compute_dtypes",
            "normalize_dims", "HALF"]
 
 ndarray = np.ndarray
@@ -35,9 +37,31 @@ HALF = {**dict.fromkeys(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", 
 
 def run(op: Operator, values: tuple) -> Any:
     """Call an operator with values for all of its parameters, in order."""
+    if sparse_seen[0] and has_sparse(values):
+        from .sparse_rules import run as run_sparse
+        reads_values("an operation on sparse tensors")
+        return run_sparse(op, values)
     if capture[0] is not None:
         return capture[0].call(op, values)
     return _RUN[op.kind](op, values)
+
+
+def has_sparse(values: tuple) -> bool:
+    """Whether an argument is a sparse tensor, or a list with one."""
+    return any(isinstance(v._a, SparseArray) if isinstance(v, Tensor) else
+               v.__class__ in (list, tuple) and any(isinstance(x, Tensor) and isinstance(x._a, SparseArray) for x in v) for v in values)
+
+
+def reads_values(name: str) -> None:
+    """Said by a composite whose body looks at the values of its operands outside of operators: a capture cannot replay that."""
+    if capture[0] is not None:
+        capture[0].fail(f"{name} looks at values in Python")
+
+
+def keep(**values: Tensor) -> None:
+    """Said by the body of a composite with a fast form: these are what that form hands to the gradient under these names (`keeps`)."""
+    if capture[0] is not None:
+        capture[0].kept.update((n, t._a) for n, t in values.items())
 
 
 def binary(op: Operator, a: Any, b: Any) -> Any:

@@ -85,11 +85,19 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 
 gather.shape(lambda input, dim, index, sparse_grad: index.shape)
-gather.gradient(
-    input=lambda grad, input_meta, dim, index: f("scatter_add")(
-        f("zeros")(input_meta.shape, dtype=grad.dtype), dim, index, grad
-    )
-)
+def _gather_gradient(grad, input_meta, dim, index, sparse_grad):
+    if sparse_grad and input_meta.shape:
+        from ..backends.sparse import SparseCOO
+        from .sparse import make
+
+        at = np.indices(index.shape).reshape(len(index.shape), -1)
+        at[dim % len(input_meta.shape)] = index._a.reshape(-1)
+        g = grad.reshape((-1,))
+        return make(g, SparseCOO(at, g._a, input_meta.shape))
+    return f("scatter_add")(f("zeros")(input_meta.shape, dtype=grad.dtype), dim, index, grad)
+
+
+gather.gradient(input=_gather_gradient)
 
 
 def _scatter_check(input, dim, index, src, reduce=None):
@@ -414,6 +422,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number):
 
 
 def _distinct(index):
+    execute.reads_values("index_fill")
     return wrap(np.unique(index._a))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends.meta import MetaArray
+from ..backends.sparse import SparseArray
 from ..core import dtype as D
 from ..core.promotion import fitted
 from ..core.tensor import Tensor as T
@@ -197,6 +198,9 @@ def _normalize(self: Any, index: Any) -> tuple[list[Any], bool]:
 
 
 def _getitem(self: Any, index: Any) -> Any:
+    if isinstance(self._a, SparseArray):
+        from .sparse_rules import getitem as sparse_getitem
+        return sparse_getitem(self, index)
     items, advanced = _normalize(self, index)
     if not advanced:
         return execute.run(_basic, (self, tuple(items)))

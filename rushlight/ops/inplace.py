@@ -26,8 +26,10 @@ from .execute import (
     broadcast,
     capture,
     compute_dtypes,
+    has_sparse,
     pointwise_arrays,
     run,
+    sparse_seen,
 )
 from .geometry import Geometry
 
@@ -195,6 +197,9 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
     t = values[0]
     if not isinstance(t, Tensor):
         raise bad_argument(op, op.params[0], t)
+    if sparse_seen[0] and has_sparse(values):
+        from .sparse_rules import run_inplace as run_sparse_inplace
+        return run_sparse_inplace(op, values)
     if capture[0] is not None:
         return capture[0].call(op, values, True)
     return run_inplace_plain(op, values)
@@ -233,11 +238,11 @@ def run_inplace_plain(op: Operator, values: tuple) -> Tensor:
             if r is not None:
                 arrays = list(r)
         for b in arrays[1:]:
-            if b.__class__ is ndarray and cpu:
+            if b.__class__ is ndarray and cpu and b.ndim:     # one value may be an element of what it fills
                 check_partial_overlap(a, b, name)
         if cpu:
             with np.errstate(all="ignore"):
-                op.body(a, *arrays[1:])
+                op.body(a, *[b.copy() if b.__class__ is ndarray and not b.ndim else b for b in arrays[1:]])
     else:
         if a.__class__ is ndarray:
             for v in values[1:]:

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from ..core.storage import TypedStorage, UntypedStorage
-from . import _legacy, _pickler, _unpickler, _zip
+from . import _legacy, _pickler, _rebuild, _unpickler, _zip
 from ._legacy import storage_dtype
 from ._rebuild import _get_layout, brief, brief_id  # noqa: F401 - files name torch.serialization._get_layout
 
@@ -455,7 +455,9 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
             file.seek(start)
             if _zip.is_archive(bytes(head)):
                 meta = not callable(map_location) and str(map_location) == "meta"
-                return _load_archive(file, restore, restricted, pickle_module, pickle_load_args, mmap, meta)
+                result = _load_archive(file, restore, restricted, pickle_module, pickle_load_args, mmap, meta)
+                _check_sparse()
+                return result
             if mmap:
                 raise RuntimeError(
                     "mmap can only be used with files saved with `torch.save(..., _use_new_zipfile_serialization="
@@ -468,12 +470,18 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
         raise
 
 
+def _check_sparse() -> None:
+    if _rebuild._unchecked.tensors:
+        _rebuild.check_sparse()
+
+
 def _load_stream(
     file: Any, start: int, restore: Callable, restricted: bool, pickle_module: Any, pickle_args: dict[str, Any]
 ) -> Any:
     reader = _unpickler.Reader(file.read())
     result = _legacy.load(reader, restore, restricted, pickle_module, pickle_args)
     file.seek(start + reader.position)  # several objects may follow each other in one file
+    _check_sparse()
     return result
 
 

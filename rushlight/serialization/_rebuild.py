@@ -6,10 +6,12 @@ bytes.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 
+from ..backends.sparse import SparseArray, SparseCOO
 from ..core import dtype as dtypes
 from ..core.storage import StorageBase, TypedStorage, UntypedStorage, from_storage, storage_of
 from ..core.tensor import Tensor, wrap
@@ -187,7 +189,45 @@ def _unsupported(what: str) -> Any:
     return refuse
 
 
-_rebuild_sparse_tensor = _unsupported("sparse")
+class _Unchecked(threading.local):
+    """The sparse tensors of a file that is being read: an old file has their indices after the pickle."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+
+
+_unchecked = _Unchecked()
+
+
+def check_sparse() -> None:
+    """After a file was read: RuntimeError for a sparse tensor whose indices do not fit its sizes."""
+    from ..ops.sparse import check
+    tensors, _unchecked.tensors = _unchecked.tensors, []
+    for t in tensors:
+        check(t._a)
+
+
+def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
+    """A sparse tensor of its parts, which `check_sparse` looks at when the whole file has been read."""
+    t = _sparse_tensor(layout, data)
+    _unchecked.tensors.append(t)
+    return t
+
+
+def _sparse_tensor(layout: Any, data: Any) -> Tensor:
+    from ..ops import function
+    name = getattr(layout, "name", None)
+    if not isinstance(data, tuple) or not all(isinstance(t, Tensor) for t in data[:2]):
+        raise TypeError(f"expected the parts of a sparse tensor, got {type(data).__name__}")
+    if name == "sparse_coo":
+        indices, values, size, *coalesced = data
+        return function("sparse_coo_tensor")(indices, values, tuple(size), check_invariants=False, is_coalesced=coalesced[0] if coalesced else None)
+    if name not in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
+        raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+    ends, plain, values, size = data
+    return function("sparse_compressed_tensor")(ends, plain, values, tuple(size), layout=layout, check_invariants=False)
+
+
 _rebuild_qtensor = _unsupported("quantized")
 _rebuild_nested_tensor = _unsupported("nested")
 _rebuild_wrapper_subclass = _unsupported("wrapper subclass")
@@ -209,6 +249,11 @@ def reduce_storage(tensor: Tensor) -> tuple[Any, tuple]:
     d = tensor.dtype
     requires_grad = bool(tensor.requires_grad)
     size, stride = tuple(tensor.shape), tuple(tensor.stride())
+    if isinstance(a, SparseArray):
+        values = wrap(a.values)
+        if isinstance(a, SparseCOO):
+            return _rebuild_sparse_tensor, (tensor.layout, (wrap(a.indices), values, tensor.shape, a.coalesced))
+        return _rebuild_sparse_tensor, (tensor.layout, (wrap(a.ends), wrap(a.plain), values, tensor.shape))  # type: ignore[attr-defined]
     if not isinstance(a, np.ndarray):
         return _rebuild_meta_tensor_no_storage, (d, size, stride, requires_grad)
     if any(s < 0 for s in a.strides):
