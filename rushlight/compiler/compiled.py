@@ -337,7 +337,7 @@ class Compiled:
         try:
             walk = Walk(self.fn, args, kwargs, self.extra, tensors)
             if any(t._a.__class__ is not ndarray for t in (*tensors, *walk.tensors)):
-                raise Unwalkable("a tensor that is not on the CPU")
+                raise Unwalkable("a tensor that is not dense or not on the CPU")
             if len({id(t) for t in tensors}) != len(tensors):
                 raise Unwalkable("one tensor is passed as two arguments")
         except Unwalkable as e:
@@ -411,7 +411,7 @@ class Compiled:
             if leaf is None and id(t) in places:
                 return _Argument(places[id(t)])
             if t._a.__class__ is not ndarray:
-                raise CaptureError("a result is not on the CPU")
+                raise CaptureError("a result is not dense or not on the CPU")
             v = c.view(t)
             if v.buffer.id in c.constants and not c.constant(v.buffer):
                 self.census = True
@@ -434,7 +434,7 @@ class Compiled:
                 raise CaptureError("a result has a gradient")
             if any(o.view.buffer is v.buffer for o in outputs):
                 raise CaptureError("two results share memory")
-            v.buffer.kind = "output"
+            v.buffer.kind, v.buffer.tensor = "output", leaf
             o = Output(v, leaf, spent)
             o.tensor_base = t._base
             seen[id(t)] = o
@@ -478,7 +478,7 @@ class Compiled:
             leaf = ref()
             if leaf is not None and id(leaf) not in grads and id(leaf) not in seen and leaf._grad is not None:
                 raise CaptureError("the gradient of a tensor is set that the guards do not reach")
-        if any(t is not None and id(t) not in seen and id(t) not in places for t in [ref() for ref, _ in c.made]):
+        if any(t is not None and id(t) not in seen and id(t) not in places for t in [ref() for ref in (*[r for r, _ in c.made], *c.views)]):
             gc.collect()            # cycles of references keep nothing
         live = [ref() for ref, _ in c.made]
         for t in live:

@@ -171,8 +171,8 @@ def host_results(s: Step, args: list[Any]) -> list[Any] | None:
 
 
 def writes_temps(item: Any) -> bool:
-    """Whether a step or group leaves everything alone that is seen outside of the program."""
-    return all(v.buffer.kind == "temp" for v in item.written)
+    """Whether a step or group leaves everything alone that others may see before the program has ended."""
+    return all(v.buffer.kind == "temp" or v.buffer.kind == "output" and v.buffer.tensor is None for v in item.written)
 
 
 def store_results(outs: list[np.ndarray], results: list[Any]) -> None:

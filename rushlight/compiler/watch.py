@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import os
 import sys
 import types
 from types import CodeType, FunctionType, ModuleType
@@ -18,6 +19,8 @@ from .walk import Walk, _is_library, module_origin, origin
 
 __all__ = ["Watch"]
 
+_COMPILER = os.path.dirname(os.path.abspath(__file__)) + os.sep      # opens its own cache
+
 _PURE = {"contextlib", "functools", "collections", "dataclasses", "typing", "abc", "_py_abc", "enum", "copy", "copyreg", "operator", "types", "re",
          "numbers", "inspect", "weakref", "_weakrefset", "_collections_abc", "string", "math", "statistics", "itertools", "threading", "keyword",
          "reprlib", "fractions", "decimal", "_pydecimal", "heapq", "bisect", "textwrap", "codecs", "locale", "sre_compile", "sre_parse", "genericpath",
@@ -26,7 +29,7 @@ _C_PURE = {"builtins", "math", "cmath", "_operator", "operator", "itertools", "_
            "_struct", "_bisect", "_heapq", "_warnings", "_sre", "_typing", "_contextvars", "_statistics", "_decimal", "unicodedata", "_string"}
 _EFFECTS = {"print": "prints", "input": "reads input", "open": "opens a file", "exec": "runs code made at run time", "eval": "runs code made at run time",
             "compile": "makes code at run time", "__import__": "imports", "breakpoint": "stops in the debugger"}
-_EVERYWHERE = {("io", "open"), ("_io", "open"), ("_thread", "start_new_thread"), ("_thread", "start_joinable_thread"), ("posix", "open"), ("posix", "fork")}
+_EVERYWHERE = {("io", "open"), ("_io", "open"), ("posix", "open"), ("posix", "fork")}
 _OWNERS = (list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, range, slice, collections.deque, FunctionType, types.MethodType,
            types.GeneratorType, property, np.ndarray, np.generic, np.ufunc, np.dtype, type(type.__dict__), type({}.keys()), type({}.values()),
            type({}.items()), Tensor)
@@ -45,12 +48,15 @@ class Watch:
 
     def __enter__(self) -> Watch:
         self.streams = _streams()
-        self.before = sys.getprofile()
+        self.before, self.collecting = sys.getprofile(), gc.isenabled()
+        gc.disable()        # what a collection runs (finalizers, callbacks) is no part of the call
         sys.setprofile(self.profile)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.setprofile(self.before)
+        if self.collecting:
+            gc.enable()
         if self.reason is None and not all(map(alike, self.streams, _streams())):
             self.reason = "the function draws from Python's or NumPy's random module"
 
@@ -78,10 +84,13 @@ class Watch:
                     self.fail(_WORDS.get(name, f"calls {name}.{code.co_name}, which may have effects,"), frame.f_back)
         elif event == "c_call" and self.reason is None:
             owner, module, name = getattr(arg, "__self__", None), getattr(arg, "__module__", None), getattr(arg, "__name__", "?")
-            if (module, name) in _EVERYWHERE:
+            where = origin(code.co_filename)
+            if (module, name) in _EVERYWHERE and where != "python" and (where != "own" or not code.co_filename.startswith(_COMPILER)):
                 self.fail("opens a file" if name == "open" else "starts a thread", frame)
                 return
-            where = origin(code.co_filename)
+            if name.startswith("start_") and module == "_thread":
+                self.fail("starts a thread", frame)
+                return
             if where in ("user", "foreign"):
                 problem = _problem(arg, owner, module, name)
                 if problem is not None:

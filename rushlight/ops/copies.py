@@ -268,9 +268,10 @@ T.index_reduce_ = _index_reduce_  # type: ignore[attr-defined]
 @composite(returns=("hist", "bin_edges"), method=True)
 def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False):
     """(counts, edges) of points, the rows of `input`, in a grid of bins over their dimensions."""
-    from .execute import _named
+    from .execute import _named, reads_values
     from .sets import counts_in_bins
 
+    reads_values("histogramdd")
     x = input._a.reshape(-1, input.shape[-1]).astype(np.float64)
     n = x.shape[1]
     counts = [bins] * n if isinstance(bins, int) else list(bins)

@@ -536,7 +536,7 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
     return _flat_array(flat, dtype).reshape(shape)
 
 
-@composite()
+@composite(data_source="python")
 def tensor(data: Any, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
     """A copy of data: numbers, nested sequences, arrays. int64 for integers, the default dtype for floats, bool for
     bools unless `dtype` says.
@@ -566,7 +566,7 @@ def scalar_tensor(s: Any, *, dtype=None, layout=None, device=None, pin_memory=Fa
     return tensor(s, dtype=dtype or D.default[0], device=device, requires_grad=requires_grad)
 
 
-@composite(ns="torch")
+@composite(ns="torch", data_source="python")
 def from_numpy(ndarray: Any):
     """A tensor on the memory of an array. TypeError for what is no array and for types that tensors do not have."""
     if not isinstance(ndarray, np.ndarray):
@@ -610,7 +610,7 @@ def as_tensor(data: Any, dtype=None, device=None):
     return tensor(data, dtype=dtype, device=device)
 
 
-@composite()
+@composite(data_source="python")
 def asarray(obj: Any, *, dtype=None, device=None, copy=None, requires_grad=False):
     """`obj` as a tensor, sharing its memory if `copy` is not True and it can be; with copy=False a ValueError where it
     cannot."""
@@ -629,7 +629,7 @@ def asarray(obj: Any, *, dtype=None, device=None, copy=None, requires_grad=False
     return t.requires_grad_() if requires_grad else t
 
 
-@composite()
+@composite(data_source="python")
 def frombuffer(buffer: Any, *, dtype, count: int = -1, offset: int = 0, requires_grad=False):
     """A 1-D tensor on the memory of a Python buffer."""
     mv = memoryview(buffer)

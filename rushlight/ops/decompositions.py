@@ -11,7 +11,7 @@ from ..core.errors import LinAlgError
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .declare import composite, structural
-from .execute import _named, _scalar_name, common_shape, run
+from .execute import _named, _scalar_name, common_shape, reads_values, run
 from .linalg import (
     INT32,
     _broadcast_batches,
@@ -106,6 +106,7 @@ def qr_old(input: Tensor, some: bool = True):
 def geqrf(input: Tensor):
     """QR in LAPACK's compact form: (reflectors below R, their scales)."""
     need_matrices("geqrf", input)
+    reads_values("geqrf")
     a = input._a
     k = min(a.shape[-2:])
     if not a.size:
@@ -413,6 +414,7 @@ def _permutation_matrix(pivots: Any, m: int, dtype: Any) -> Any:
     """P of A = P L U."""
     if pivots.is_meta:
         return f("empty")((*pivots.shape[:-1], m, m), dtype=dtype, device="meta")
+    reads_values("a permutation from pivots")
     p = permutation(pivots._a, m)
     a = np.zeros((*p.shape, m), dtype.np)
     np.put_along_axis(a, p[..., None], 1, -1)
@@ -698,6 +700,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     from scipy.linalg import get_lapack_funcs
 
     a = A._a
+    reads_values("ldl_factor_ex")
     (trf,) = get_lapack_funcs(("hetrf" if hermitian and a.dtype.kind == "c" else "sytrf",), (a,))
     ld, piv, info = np.empty(a.shape, a.dtype), np.zeros(a.shape[:-1], np.int32), np.zeros(a.shape[:-2], np.int32)
     if a.size:
@@ -734,6 +737,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     a, b = _broadcast_batches("torch.linalg.ldl_solve", LD, B)
     if not b.numel():
         return f("zeros_like")(b)
+    reads_values("ldl_solve")
     p = np.broadcast_to(pivots._a, a._a.shape[:-1]).reshape(-1, a.shape[-1]).astype(np.int32)
     (trs,) = get_lapack_funcs(("hetrs" if hermitian and a._a.dtype.kind == "c" else "sytrs",), (a._a, b._a))
     r = np.empty(b._a.shape, b._a.dtype)

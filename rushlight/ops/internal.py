@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core import dtype as D
 from .declare import composite, structural, view
-from .execute import normalize_dims
+from .execute import normalize_dims, reads_values
 from .nn_common import f
 from .pool import _take, _unpool_sum
 from .resample import _resize, _table
@@ -333,6 +333,7 @@ def _(data, reduce, lengths, indices, offsets, axis, unsafe, initial):
 
 def _segment_gradient(grad, result, data, reduce, lengths, offsets, axis, initial):
     from ..core.tensor import wrap
+    reads_values("segment_reduce")
     d = axis % max(data.dim(), 1)
     rows, segment, counts = (wrap(a) for a in _segments(tuple(data.shape), None if lengths is None else lengths._a, None if offsets is None else offsets._a, axis))
     tail = tuple(data.shape[d + 1:])

@@ -11,7 +11,7 @@ from ..core.errors import LinAlgError
 from ..core.tensor import hooks, wrap
 from .declare import composite, structural
 from .decompositions import _eig, _eigh, _lu, lu_solve
-from .execute import _named, _scalar_name, run
+from .execute import _named, _scalar_name, reads_values, run
 from .linalg import _cholesky, _raise_singular, cholesky_inverse, cholesky_solve, need_matrices, solve
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def pstrf(a: Tensor, upper: bool = True):
     n = a.shape[0]
     if not n:
         return _named(pstrf)((a.clone(), wrap(np.zeros(0, np.int32))))
+    reads_values("pstrf")
     (fn,) = get_lapack_funcs(("pstrf",), (a._a,))
     c, p, rank, _ = fn(a._a, lower=not upper)
     piv = wrap((p - 1).astype(np.int32))

@@ -17,7 +17,7 @@ from ..core import dtype as D
 from ..core.errors import LinAlgError
 from ..core.tensor import hooks
 from .declare import composite, structural
-from .execute import _scalar_name, run
+from .execute import _scalar_name, reads_values, run
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -88,6 +88,7 @@ def _per_matrix(info: np.ndarray) -> str:
 
 
 def _raise_singular(name: str, info: np.ndarray, what: str) -> None:
+    reads_values(name)
     if info.any():
         code = int(info.reshape(-1)[np.flatnonzero(info.reshape(-1))[0]])
         raise LinAlgError(f"{name}: {_per_matrix(info)}" + what.format(code))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as D
+from . import execute
 from .declare import composite
 from .nn_common import f, narrow, row_kernels_for, wide
 
@@ -298,7 +299,9 @@ def _batch_eval_array(input, weight, bias, running_mean, running_var, eps, keep)
 @composite(public=False, name="batch_norm", exact=True, node="NativeBatchNormBackward0")
 def _batch_eval(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, eps: float):
     n = input.dim()
-    return _affine((input - _channels(running_mean, n)) * (_channels(running_var, n) + eps).rsqrt(), weight, bias)
+    mean, invstd = running_mean.clone(), (running_var + eps).rsqrt()
+    execute.keep(mean=mean, invstd=invstd)
+    return _affine((input - _channels(mean, n)) * _channels(invstd, n), weight, bias)
 
 
 _batch_eval.fast(_batch_eval_array, keeps=("mean", "invstd"))
