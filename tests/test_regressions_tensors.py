@@ -258,3 +258,14 @@ def test_assignment_by_index_tensors_wants_the_same_dtype(dtype):
     assert x.tolist() == [0, 0, 0]
     x[0:2] = torch.ones(2).to(dtype)        # a plain index casts
     assert x.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("write", [lambda x: x.fill_(x[3]), lambda x: x.masked_fill_(x > 1, x[3]), lambda x: x.__setitem__(x > 1, x[3]),
+                                   lambda x: x.__setitem__(slice(2, None), x[3])])
+def test_an_element_may_be_written_over_its_own_tensor(write):
+    leaf = torch.arange(5.0, requires_grad=True)
+    x = leaf * 1
+    write(x)
+    x.sum().backward()
+    assert x[2:].tolist() == [3, 3, 3]
+    assert leaf.grad[3] == 5 - (x[:2] != 3).sum() and leaf.grad[[2, 4]].tolist() == [0, 0]
