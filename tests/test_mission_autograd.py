@@ -3,6 +3,11 @@ and all that the row says. Values are worked out by hand, or are those of PyTorc
 
 import copy
 import gc
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
 import threading
 import warnings
 import weakref
@@ -1023,6 +1028,99 @@ def test_c_code_on_a_tensors_memory():  # mission: E-14
     at = [[start[i * m.stride(0) + j * m.stride(1)] for j in range(2)] for i in range(2)]
     assert at == m.tolist() == [[1, 4], [2, 5]]
     assert m.data_ptr() == m.untyped_storage().data_ptr() + m.storage_offset() * 4
+
+
+SHIFT = """
+extern "C" void shift(double *x, long n, long stride, double by) { for (long i = 0; i < n; i++) x[i * stride] += by; }
+"""
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None or shutil.which("c++") is None, reason="there is no C compiler")
+
+
+@needs_compiler
+def test_a_plain_library_in_c(tmp_path):  # mission: E-14, E-15
+    import ctypes
+
+    from rushlight.utils.cpp_extension import load
+    (tmp_path / "shift.cpp").write_text(SHIFT)
+    path = load("shift", [str(tmp_path / "shift.cpp")], build_directory=str(tmp_path), is_python_module=False)
+    shift = ctypes.CDLL(path).shift
+    shift.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_long, ctypes.c_double]
+    m = torch.zeros(2, 3, dtype=torch.float64)
+    column = m[:, 1]
+    shift(column.data_ptr(), column.numel(), column.stride(0), 2.5)
+    assert m.tolist() == [[0, 2.5, 0], [0, 2.5, 0]]
+
+
+def documented(language, n=0):
+    """A block of code of docs/extending.md."""
+    text = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "extending.md").read_text()
+    return text.split(f"```{language}\n")[1 + n].split("```")[0]
+
+
+@needs_compiler
+def test_the_documented_extension_is_built_and_loaded(tmp_path):  # mission: E-15
+    from rushlight.utils.cpp_extension import load
+    source = tmp_path / "squares.c"
+    source.write_text(documented("c"))
+    ext = load("squares", [str(source)], build_directory=str(tmp_path))
+    assert ext.__name__ == "squares" and ext.square(torch.tensor([1.0, -3.0])).tolist() == [1, 9]
+    assert ext.square(torch.ones(2, 3)).shape == (2, 3) and ext.square(torch.empty(0)).shape == (0,)
+    for bad, error in ((torch.ones(2, 3).t(), RuntimeError), (torch.ones(2, dtype=torch.float64), RuntimeError), (5, TypeError)):
+        with pytest.raises(error):
+            ext.square(bad)
+    names = {"load": lambda **k: ext}
+    exec(documented("python").replace("from rushlight.utils.cpp_extension import load\n", ""), names)
+    x = torch.tensor([1.0, -3.0], requires_grad=True)
+    names["Square"].apply(x).sum().backward()
+    assert x.grad.tolist() == [2, -6]
+    made = (tmp_path / "squares.so").stat().st_mtime_ns
+    load("squares", [str(source)], build_directory=str(tmp_path))
+    assert (tmp_path / "squares.so").stat().st_mtime_ns == made                 # nothing changed, nothing is compiled
+    source.write_text(documented("c").replace("= ((float *)in.data)[i] *", "= 2 * ((float *)in.data)[i] *"))
+    assert load("squares", [str(source)], build_directory=str(tmp_path)).square(torch.tensor([3.0])).tolist() == [18]
+    assert ext.square(torch.tensor([3.0])).tolist() == [9]
+    source.write_text("this is no C")
+    with pytest.raises(RuntimeError, match="(?s)Error building extension.*error"):
+        load("broken", [str(source)], build_directory=str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="nothing.c"):
+        load("missing", [str(tmp_path / "nothing.c")], build_directory=str(tmp_path))
+
+
+@needs_compiler
+def test_what_c_wrote_is_counted(tmp_path):  # mission: E-15
+    from rushlight.utils.cpp_extension import load_inline
+    ext = load_inline("fill", """
+    static PyObject *one(PyObject *self, PyObject *x) {
+        rl_tensor t;
+        if (rl_read(x, &t)) return NULL;
+        for (int64_t i = 0; i < t.sizes[0]; i++)
+            for (int64_t j = 0; j < t.sizes[1]; j++) ((double *)t.data)[i * t.strides[0] + j * t.strides[1]] = i + 10.0 * j;
+        return rl_wrote(x) ? NULL : Py_NewRef(Py_None);
+    }
+    static PyMethodDef methods[] = {{"one", one, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+    static PyModuleDef module = {PyModuleDef_HEAD_INIT, "fill", NULL, -1, methods};
+    PyMODINIT_FUNC PyInit_fill(void) { return PyModule_Create(&module); }
+    """, build_directory=str(tmp_path))
+    x = torch.ones(2, 2, dtype=torch.float64, requires_grad=True) * 1
+    y = x * x
+    ext.one(x.t())
+    assert x.t().tolist() == [[0, 10], [1, 11]]
+    with pytest.raises(RuntimeError, match=INPLACE):
+        y.sum().backward()
+
+
+@needs_compiler
+def test_an_extension_with_setuptools(tmp_path):  # mission: E-15
+    pytest.importorskip("setuptools", reason="setuptools is not installed")
+    (tmp_path / "squares.c").write_text(documented("c"))
+    (tmp_path / "setup.py").write_text(documented("python", 1))
+    root = pathlib.Path(torch.__file__).resolve().parent.parent
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path[1:]])}
+    done = subprocess.run([sys.executable, "setup.py", "build_ext", "--inplace"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    code = "import rushlight as torch, squares; print(squares.square(torch.tensor([2.0])).tolist())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.stdout.strip() == "[4.0]", done.stderr
 
 
 # --- R: the autograd API --------------------------------------------------------------------------------------------

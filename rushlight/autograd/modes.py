@@ -157,9 +157,9 @@ _inside: list[int] = [0]      # how many times threads have entered inference mo
 
 def _marked(cls: type) -> Any:
     """A tensor, marked if this thread is in inference mode. Takes the place of `object.__new__` while any thread is."""
-    t = object.__new__(cls)
+    t: Any = object.__new__(cls)
     if modes.inference:
-        t._inf = True  # type: ignore[attr-defined]
+        t._inf = True
     return t
 
 
