@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as D
+from ..core.promotion import result_of
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks
 from .declare import composite, structural
@@ -268,7 +269,9 @@ def _add_product(
             f"{name}: expected {what[ranks[0]]} and {what[ranks[1]]} as operands, got {a.dim()}D and {b.dim()}D "
             f"(shapes {list(a.shape)}, {list(b.shape)})"
         )
-    d = input.dtype
+    d = input.dtype if name != "addr" else result_of((input._a, a._a, b._a))     # only vectors of several dtypes are promoted
+    if name == "addr":
+        input, a, b = (x if x.dtype is d else x.to(d) for x in (input, a, b))
     for x in (a, b):
         if x.dtype is not d:
             raise RuntimeError(
@@ -297,9 +300,7 @@ def _add_product(
         )
     if alpha != 1:
         p = p * alpha
-    if beta == 0:
-        return p
-    r = (input if beta == 1 else input * beta) + p
+    r = p if beta == 0 else (input if beta == 1 else input * beta) + p
     return r if r.dtype is d else r.to(d)
 
 
