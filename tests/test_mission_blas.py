@@ -808,3 +808,16 @@ def test_trtrs(dtype):  # mission: Q-30
         with pytest.raises(RuntimeError):
             call()
     assert torch.autograd.gradcheck(lambda b, a: torch.trtrs(b, a.triu() + 3 * torch.eye(3))[0], (numbers(3, 2).requires_grad_(), numbers(3, 3).requires_grad_()))
+
+
+def test_old_names_on_meta():  # mission
+    def meta(*shape):
+        return torch.empty(shape, device="meta")
+
+    a, b, batch = meta(3, 3), meta(3, 2), meta(4, 3, 3)
+    lu, pivots = torch.btrifact(batch)
+    for result, shapes in (((lu, pivots), [(4, 3, 3), (4, 3)]), ((torch.btrisolve(meta(4, 3), lu, pivots),), [(4, 3)]), (torch.gesv(b, a), [(3, 2), (3, 3)]),
+                           (torch.eig(a), [(3, 2), (0,)]), (torch.eig(a, True), [(3, 2), (3, 3)]), (torch.gels(meta(5, 2), meta(5, 3)), [(5, 2), (5, 3)]),
+                           (torch.gels(b, meta(3, 5)), [(5, 2), (3, 5)]), ((torch.potrf(a), torch.potri(a), torch.potrs(b, a)), [(3, 3), (3, 3), (3, 2)]),
+                           (torch.pstrf(a), [(3, 3), (3,)]), (torch.symeig(a), [(3,), (0,)]), (torch.trtrs(b, a), [(3, 2), (3, 3)])):
+        assert [tuple(t.shape) for t in result] == shapes and all(t.is_meta for t in result)

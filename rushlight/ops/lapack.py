@@ -12,7 +12,7 @@ from ..core.tensor import hooks, wrap
 from .declare import composite, structural
 from .decompositions import _eig, _eigh, _lu, lu_solve
 from .execute import _named, _scalar_name, reads_values, run
-from .linalg import _cholesky, _raise_singular, cholesky_inverse, cholesky_solve, need_matrices, solve
+from .linalg import INT32, _cholesky, _raise_singular, cholesky_inverse, cholesky_solve, need_matrices, solve
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -44,11 +44,11 @@ def btrifact(A: Tensor, info: Tensor | None = None, pivot: bool = True):
     need_matrices("btrifact", A, square=True)
     _need_dims("btrifact", A, "A", 3)
     lu, piv, codes = run(_lu, (A, pivot))
-    if info is None:
+    if info is None and not codes.is_meta:
         _raise_singular("btrifact", codes._a, "U[{0},{0}] is zero: the matrix is singular; with info= it is factorized as far as possible.")
-    elif info.dtype is not codes.dtype:
+    elif info is not None and info.dtype is not codes.dtype:
         raise RuntimeError(f"btrifact: info must be an IntTensor (torch.int32), but it has dtype {info.dtype!r}")
-    else:
+    elif info is not None:
         f("resize_")(info, codes.shape)
         info.copy_(codes)
     return _named(btrifact)((lu, piv))
@@ -104,8 +104,8 @@ def pstrf(a: Tensor, upper: bool = True):
     from scipy.linalg import get_lapack_funcs
 
     n = a.shape[0]
-    if not n:
-        return _named(pstrf)((a.clone(), wrap(np.zeros(0, np.int32))))
+    if not n or a.is_meta:
+        return _named(pstrf)((a.clone(), f("empty")((n,), dtype=INT32, device=a.device)))
     reads_values("pstrf")
     (fn,) = get_lapack_funcs(("pstrf",), (a._a,))
     c, p, rank, _ = fn(a._a, lower=not upper)
