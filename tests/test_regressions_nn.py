@@ -284,3 +284,123 @@ def test_linear_cross_entropy_options():
     for wrong in ({"chunking_method": "aspect_ratio:0"}, {"batch_chunk_size": 0}, {"acc_policy": "x"}, {"acc_dtype": torch.int32}):
         with pytest.raises(ValueError, match="invalid|must be"):
             nn.LinearCrossEntropyOptions(**wrong)
+
+
+class Symmetric(nn.Module):
+    def forward(self, x):
+        return x.triu() + x.triu(1).T
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+    def right_inverse(self, x):
+        return x / 2
+
+
+class Product(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+    def right_inverse(self, x):
+        return x / 2, 2 * torch.eye(x.shape[1])
+
+
+def test_parametrizations_compute_at_every_read():
+    p = nn.utils.parametrize
+    layer = nn.Linear(3, 3)
+    start = layer.weight.detach().clone()
+    assert p.register_parametrization(layer, "weight", Symmetric()) is layer
+    assert torch.equal(layer.weight, layer.weight.T) and torch.equal(layer.weight.triu(), start.triu())
+    assert type(layer).__name__ == "ParametrizedLinear" and isinstance(layer, nn.Linear)
+    assert p.type_before_parametrizations(layer) is nn.Linear
+    assert list(layer.state_dict()) == ["bias", "parametrizations.weight.original"]
+    layer(torch.ones(1, 3)).sum().backward()
+    assert torch.equal(layer.parametrizations.weight.original.grad, torch.tensor([[1.0, 2.0, 2.0], [0.0, 1.0, 2.0], [0.0, 0.0, 1.0]]))
+    with pytest.raises(RuntimeError, match="Symmetric does not implement right_inverse"):
+        layer.weight = torch.eye(3)
+    assert layer.weight is not layer.weight
+    with p.cached():
+        assert layer.weight is layer.weight
+    copied = copy.deepcopy(layer)
+    p.remove_parametrizations(copied, "weight")
+    assert type(copied) is nn.Linear and torch.equal(copied.weight, layer.weight) and p.is_parametrized(layer, "weight")
+    with pytest.raises(RuntimeError, match=r"only supported through state_dict\(\)"):
+        pickle.dumps(layer)
+
+
+def test_parametrizations_with_an_inverse_can_be_assigned_to():
+    p = nn.utils.parametrize
+    layer = nn.Linear(2, 2)
+    p.register_parametrization(layer, "weight", Doubled())
+    layer.weight = torch.full((2, 2), 6.0)
+    assert layer.parametrizations.weight.original.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    p.register_parametrization(layer, "weight", Doubled())
+    assert layer.weight.tolist() == [[12.0, 12.0], [12.0, 12.0]]
+    original = layer.parametrizations.weight.original
+    p.remove_parametrizations(layer, "weight", leave_parametrized=False)
+    assert layer.weight is original and layer.weight.tolist() == [[3.0, 3.0], [3.0, 3.0]] and not p.is_parametrized(layer)
+    p.register_parametrization(layer, "weight", Product())
+    layer.weight = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert layer.weight.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert [n for n, _ in layer.named_parameters()] == ["bias", "parametrizations.weight.original0", "parametrizations.weight.original1"]
+    with pytest.raises(ValueError, match="Cannot leave unparametrized"):
+        p.remove_parametrizations(layer, "weight", leave_parametrized=False)
+    other = nn.Linear(2, 2)
+    p.transfer_parametrizations_and_params(layer, other)
+    assert torch.equal(other.weight, layer.weight)
+
+
+class Half(nn.Module):
+    def forward(self, x):
+        return x.half()
+
+
+class Five(nn.Module):
+    def forward(self, x):
+        return 5
+
+
+@pytest.mark.parametrize(("made", "message"), [(Half, "may not change the dtype"), (Five, "must return a tensor. Got int")])
+def test_parametrizations_are_checked(made, message):
+    p = nn.utils.parametrize
+    with pytest.raises(ValueError, match=message):
+        p.register_parametrization(nn.Linear(2, 2), "weight", made())
+    with pytest.raises(ValueError, match=message):
+        p.register_parametrization(p.register_parametrization(nn.Linear(2, 2), "weight", Doubled()), "weight", made())
+    with pytest.raises(ValueError, match="does not have a parameter, a buffer"):
+        p.register_parametrization(nn.Linear(2, 2), "foo", Doubled())
+    with pytest.raises(ValueError, match="does not have a parametrization on weight"):
+        p.remove_parametrizations(nn.Linear(2, 2), "weight")
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (3, 4), (4, 3)])
+@pytest.mark.parametrize("how", ["matrix_exp", "cayley", "householder"])
+def test_orthogonal_stays_orthogonal(shape, how):
+    layer = nn.utils.parametrizations.orthogonal(nn.Linear(*shape, dtype=torch.float64), orthogonal_map=how)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        layer(torch.randn(5, shape[0], dtype=torch.float64)).square().mean().backward()
+        optimizer.step()
+        w = layer.weight if shape[1] <= shape[0] else layer.weight.T
+        assert torch.allclose(w @ w.T, torch.eye(len(w), dtype=torch.float64))
+    new = nn.init.orthogonal_(torch.empty(shape[1], shape[0], dtype=torch.float64))
+    layer.weight = new
+    assert torch.allclose(layer.weight, new)
+
+
+def test_weight_norm_and_spectral_norm_as_parametrizations():
+    layer = nn.Linear(3, 4, dtype=torch.float64)
+    start = layer.weight.detach().clone()
+    nn.utils.parametrizations.weight_norm(layer)
+    assert torch.allclose(layer.weight, start)
+    assert torch.allclose(layer.parametrizations.weight.original0[:, 0], torch.linalg.vector_norm(start, dim=1))
+    with pytest.warns(FutureWarning, match="deprecated in favor of"):
+        old = nn.utils.weight_norm(nn.Linear(3, 4, dtype=torch.float64))
+    layer.load_state_dict(old.state_dict())  # names of the old form
+    assert torch.allclose(layer.weight, old.weight)
+    layer = nn.utils.parametrizations.spectral_norm(nn.Conv2d(2, 3, 3, dtype=torch.float64), n_power_iterations=200)
+    assert torch.allclose(torch.linalg.matrix_norm(layer.weight.flatten(1), 2), torch.tensor(1.0, dtype=torch.float64))
+    assert list(layer.state_dict()) == ["bias", "parametrizations.weight.original", "parametrizations.weight.0._u", "parametrizations.weight.0._v"]

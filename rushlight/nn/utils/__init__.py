@@ -16,10 +16,10 @@ _FILES = {
     "init": "skip_init",
     "memory_format": "convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format",
 }
-_SUBMODULES = (*_FILES, "rnn", "stateless")
+_SUBMODULES = (*_FILES, "parametrizations", "parametrize", "rnn", "stateless")
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 
-__all__ = [*sorted(_FILE_OF), "remove_spectral_norm", "remove_weight_norm", "rnn", "spectral_norm", "stateless",
+__all__ = [*sorted(_FILE_OF), "parametrizations", "parametrize", "remove_spectral_norm", "remove_weight_norm", "rnn", "spectral_norm", "stateless",
            "weight_norm"]
 
 
