@@ -654,3 +654,31 @@ def test_scipy_is_not_loaded_before_it_is_needed():
     import sys
     code = "import rushlight as t, sys; t.sparse_coo_tensor([[0]], [1.0]).to_dense(); assert 'scipy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_old_names():
+    s, x = coo(dtype=torch.float32), torch.ones(4, 2)
+    for fn in (torch.spmm, torch.dsmm):                             # pygcn's graph convolution
+        same(fn(s, x), DENSE @ np.ones((4, 2)))
+    same(torch.hsmm(s, x), DENSE @ np.ones((4, 2)))
+    same(torch.saddmm(s, s, torch.eye(4)), 2 * DENSE)
+    assert isinstance(s, torch.sparse.FloatTensor) and not isinstance(s, torch.sparse.DoubleTensor) and not isinstance(s, torch.FloatTensor)
+    assert not isinstance(x, torch.sparse.FloatTensor) and isinstance(x, torch.FloatTensor)
+    assert s.type() == "torch.sparse.FloatTensor" and torch.sparse_coo_tensor(size=(1, 1)).resize_as_sparse_(s).shape == (2, 4)
+
+
+def test_gradcheck_of_sparse_operands():
+    s, x = coo().coalesce().requires_grad_(), torch.tensor(RNG.normal(size=(4, 2)), requires_grad=True)
+    check = torch.sparse.as_sparse_gradcheck(gradcheck)
+    assert check(lambda s, x: (torch.sparse.mm(s, x), s * s), (s, x), masked=True)
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g
+    with pytest.raises(RuntimeError):
+        check(lambda s: Wrong.apply(s.to_dense()), (s,))

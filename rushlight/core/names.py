@@ -6,6 +6,7 @@ from typing import Any
 
 from . import dtype as D
 from .device import default_device, device
+from .layout import strided
 from .promotion import can_cast as _can_cast
 from .tensor import Size, Tensor
 
@@ -218,7 +219,7 @@ class _OldType(type):
         return _construct(cls, construct, *args, **{k: v for k, v in kw.items() if k != "cls"})
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, Tensor) and x.dtype is cls._old_dtype
+        return isinstance(x, Tensor) and x.dtype is cls._old_dtype and x.layout is strided
 
     @property
     def dtype(cls) -> D.dtype:

@@ -705,7 +705,7 @@ class Tensor:
         if a.__class__ is MetaArray:
             return _rebuild_meta, (self.__class__, a.shape, self.dtype, a.strides, self.requires_grad)
         if isinstance(a, SparseArray):
-            parts = (a.indices, a.coalesced) if isinstance(a, SparseCOO) else (a.layout, a.ends, a.plain)
+            parts = (a.indices, a.coalesced) if isinstance(a, SparseCOO) else (a.layout, a.ends, a.plain)  # type: ignore[attr-defined]
             return _rebuild_sparse, (self.__class__, parts, wrap(a.values), a.shape, self.requires_grad)
         raw = a if a.dtype.kind in "biufc" else a.view(f"u{a.dtype.itemsize}")
         return _rebuild, (self.__class__, raw, self.dtype, self.requires_grad, self.__dict__ or None)
@@ -719,7 +719,7 @@ def _rebuild(cls: type, array: np.ndarray, dt: dtype, requires_grad: bool, attri
 
 
 def _rebuild_sparse(cls: type, parts: tuple, values: Tensor, shape: tuple, requires_grad: bool) -> Any:
-    a = SparseCOO(parts[0], values._a, shape, parts[1]) if len(parts) == 2 else SparseCompressed(*parts, values._a, shape)
+    a: Any = SparseCOO(parts[0], values._a, shape, parts[1]) if len(parts) == 2 else SparseCompressed(parts[0], parts[1], parts[2], values._a, shape)
     t = cls._wrap(a)  # type: ignore[attr-defined]
     return t.requires_grad_() if requires_grad else t
 

@@ -224,9 +224,12 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False):
     name, a class)."""
     if dtype is None:
         name = {v: k for k, v in OLD_TYPES.items()}.get(input.dtype.name)
-        return f"torch.{name}" if name else f"torch.{input.dtype.name}"
+        space = "torch.sparse." if input.is_sparse else "torch."
+        return space + (name or input.dtype.name)
     if isinstance(dtype, str):
         name = dtype.rsplit(".", 1)[-1]
+        if dtype.startswith("torch.sparse.") and not input.is_sparse:
+            raise RuntimeError(f"type(): {dtype} is a sparse type: use to_sparse()")
         if "cuda" in dtype:
             raise RuntimeError("torch.cuda is not available: use a CPU type")
         if name not in OLD_TYPES:

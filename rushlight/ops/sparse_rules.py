@@ -751,6 +751,24 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alp
 
 
 @composite(ns="torch")
+def saddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1):
+    """`sspaddmm`, by its old name."""
+    return sspaddmm.fn(input, mat1, mat2, beta=beta, alpha=alpha)
+
+
+@composite(ns="torch", aliases=("dsmm",))
+def spmm(input: Tensor, mat2: Tensor):
+    """`mm`, by its old name."""
+    return f("mm")(input, mat2)
+
+
+@composite(ns="torch", method=True)
+def resize_as_sparse_(input: Tensor, the_template: Tensor):
+    """The sparse tensor itself with the sizes and numbers of dimensions of another."""
+    return input.sparse_resize_(tuple(the_template.shape), the_template.sparse_dim(), the_template.dense_dim())
+
+
+@composite(ns="torch", aliases=("hsmm",))
 def hspmm(mat1: Tensor, mat2: Tensor):
     """The product of a sparse COO and a dense matrix, as a tensor of one sparse dimension: the rows that have elements."""
     rows = np.unique(coalesced(mat1)._a.indices[0])
