@@ -682,3 +682,13 @@ def test_gradcheck_of_sparse_operands():
             return 2 * g
     with pytest.raises(RuntimeError):
         check(lambda s: Wrong.apply(s.to_dense()), (s,))
+
+
+def test_compressed_plus_dense():
+    x = torch.tensor(RNG.normal(size=(2, 4)))
+    for layout in ("sparse_csr", "sparse_csc"):
+        same(in_layout(DENSE, layout) + x, DENSE + x.numpy())
+        same(torch.sub(in_layout(DENSE, layout), x, alpha=2), DENSE - 2 * x.numpy())
+    with pytest.raises(NotImplementedError, match="floating"):
+        torch.sparse.softmax(coo().int(), 0)
+    same(torch.sparse.softmax(coo().int(), 1, dtype=torch.float64), torch.sparse.softmax(coo(), 1).to_dense().numpy())

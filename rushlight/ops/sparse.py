@@ -483,7 +483,7 @@ def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None,
         if check_invariants is not False:
             check_coo(at, size)
     pattern = SparseCOO(at, v._a, size, False)
-    pattern.coalesced = bool(is_coalesced) or is_coalesced is None and at.shape[1] == 0
+    pattern.coalesced = bool(is_coalesced) or is_coalesced is None and at.shape[1] < 2
     if is_coalesced and check_invariants is not False:
         check(pattern)
     return _finish(name, v, pattern, device, requires_grad)

@@ -187,7 +187,9 @@ def _add(input: Any, other: Any, alpha: Any = 1) -> Any:
         both = coalesced(make(v, SparseCOO(np.concatenate([x._a.indices, y._a.indices], 1), v._a, a.shape)))
         return both if isinstance(a, SparseCOO) else _back(both, a)
     if is_sparse(input):
-        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+        if isinstance(input._a, SparseCOO) or not isinstance(other, T):
+            raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+        return _add(f("mul")(other, alpha) if alpha != 1 else other, input)
     if not isinstance(input, T) or tuple(input.shape) != tuple(other.shape):
         raise RuntimeError(f"add: expected 'self' and 'other' to have same size, but a tensor of sizes {list(getattr(input, 'shape', ()))} cannot be added to a sparse "
                            f"one of sizes {list(other.shape)}")
@@ -686,6 +688,8 @@ def sparse_sum(input: Tensor, dim: Any = None, dtype: DType | None = None):
 def _softly(input: Any, dim: int, dtype: Any, log: bool) -> Any:
     t = input if dtype is None else input.to(dtype)
     name = "log_softmax" if log else "softmax"
+    if not t.dtype.is_floating_point:
+        raise NotImplementedError(f"\"sparse.{name}\" not implemented for '{t.dtype!r}': give a floating dtype")
     if not is_sparse(t) or not isinstance(t._a, SparseCOO):
         raise RuntimeError(f"sparse.{name}: expected a sparse COO tensor, but got layout {layout_name(t)}")
     t = coalesced(t)
