@@ -143,6 +143,13 @@ def test_out(name, exact, derivative, span, integers, edges, dtype):  # mission:
             f(x, out=out)
     with pytest.raises(RuntimeError, match="automatic differentiation"):
         f(x.clone().requires_grad_(), out=torch.empty(3, 4, dtype=dtype))
+    other = torch.empty(3, 4, dtype=torch.float64 if dtype is torch.float32 else torch.float32)
+    if integers is TO_FLOAT:
+        assert f(x, out=other) is other
+        np.testing.assert_allclose(other.numpy(), exact(x.numpy().astype(np.float64)), rtol=1e-5, atol=1e-6)
+    else:
+        with pytest.raises(RuntimeError, match="dtype"):
+            f(x, out=other)
     line = numbers((5,), *span, dtype)
     with pytest.raises(RuntimeError, match="memory"):
         f(line[:-1], out=line[1:])

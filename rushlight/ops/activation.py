@@ -132,7 +132,7 @@ def _rrelu_slopes(input: Tensor, lower: float, upper: float):
     from ..core.random import stream
     at = input <= 0
     n = int(np.count_nonzero(at))
-    r = np.empty(n, np.float64 if input.dtype.char == "d" else np.float32)
+    r = np.empty(n)  # of two words each, whatever the dtype
     if n:
         stream().uniform_(r, lower, upper)
     out = np.ones(input.shape, input.dtype)
@@ -291,7 +291,7 @@ def hardsigmoid(input: Tensor):
 hardsigmoid.gradient(input=lambda grad, result: E.where((result > 0) & (result < 1), grad * (1 / 6), 0))
 
 
-@pointwise(**{**TWIN, "out": True}, method=True, check=_floating("hardshrink_cpu"))
+@pointwise(**{**TWIN, "out": "same"}, method=True, check=_floating("hardshrink_cpu"))
 def hardshrink(input: Tensor, lambd: Number = 0.5):
     """input, but 0 within [-lambd, lambd]."""
     return E.where((input >= -lambd) & (input <= lambd), 0, input)
@@ -520,9 +520,9 @@ def _dropout_check(p: float) -> None:
 @structural(public=False, random=True, exact=True, differentiable=False)
 def _dropout_mask(input: Tensor, p: float, shape: tuple | None):
     """What dropout multiplies by: 0 with probability p, else 1 / (1 - p)."""
-    from ..backends.cpu.allocator import empty
     from ..core.random import stream
-    mask = empty(input.shape if shape is None else shape, input.dtype)
+    from .create import layout_like
+    mask = layout_like(input.shape if shape is None else shape, input if shape is None else None, D.of(input.dtype))  # drawn in memory order
     stream().dropout_mask_(mask, p)
     return mask
 

@@ -266,7 +266,7 @@ def _check_lerp(input, end, weight):
         raise NotImplementedError(f"\"lerp\" not implemented for '{d.name}': its operands must be floating point")
 
 
-@pointwise(method=True, inplace=True, check=_careful(_check_lerp), old={"start": "input"})
+@pointwise(method=True, inplace=True, check=_careful(_check_lerp), out="same", old={"start": "input"})
 def lerp(input: Tensor, end: Tensor, weight: Tensor | Number):
     """`input + weight * (end - input)`."""
     return E.where(E.prim("abs", weight) < 0.5, input + weight * (end - input), end - (end - input) * (1 - weight))

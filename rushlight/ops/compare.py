@@ -86,13 +86,13 @@ def isfinite(input: Tensor):
     return E.isfinite(input)
 
 
-@pointwise(**PREDICATE)
+@pointwise(out="same", **PREDICATE)
 def isposinf(input: Tensor):
     """Whether the element is plus infinity."""
     return E.isinf(input) & (input > 0)
 
 
-@pointwise(**PREDICATE)
+@pointwise(out="same", **PREDICATE)
 def isneginf(input: Tensor):
     """Whether the element is minus infinity."""
     return E.isinf(input) & (input < 0)
@@ -104,7 +104,7 @@ def isreal(input: Tensor):
     return input == input
 
 
-@pointwise(**PREDICATE)
+@pointwise(out="same", **PREDICATE)
 def signbit(input: Tensor):
     """Whether the sign bit is set."""
     return E.signbit(input)

@@ -231,7 +231,7 @@ def _check_neg(input):
 _check_neg.integers_only = _check_neg.integers_pass = True
 
 
-@pointwise(method=True, inplace=True, operator="neg", aliases=("negative",), check=_check_neg, exact=True)
+@pointwise(method=True, inplace=True, operator="neg", aliases=("negative",), check=_check_neg, exact=True, out="same")
 def neg(input: Tensor):
     """The element with its sign changed."""
     return -input
@@ -253,7 +253,7 @@ def _no_bool(input, *more):
 _no_bool.integers_only = _no_bool.integers_pass = True
 
 
-@pointwise(method=True, inplace=True, operator="abs", aliases=("absolute",), result="real", check=_no_bool)
+@pointwise(method=True, inplace=True, operator="abs", aliases=("absolute",), result="real", check=_no_bool, out="same")
 def abs(input: Tensor):
     """Absolute value; of complex numbers the modulus."""
     return E.prim("abs", input)
@@ -262,7 +262,7 @@ def abs(input: Tensor):
 abs.gradient(input=lambda grad, input: grad * E.where(E.isnan(input), 0, E.sign(input)))
 
 
-@pointwise(method=True, inplace=True)
+@pointwise(method=True, inplace=True, out="same")
 def sign(input: Tensor):
     """-1, 0 or 1; 0 for nan."""
     return E.where(E.isnan(input), 0, E.sign(input))
@@ -271,7 +271,7 @@ def sign(input: Tensor):
 sign.gradient(input=lambda grad: grad * 0)
 
 
-@pointwise(method=True, inplace=True)
+@pointwise(method=True, inplace=True, out="same")
 def sgn(input: Tensor):
     """The sign; of complex numbers the number divided by its modulus. 0 for nan."""
     return E.where(E.isnan(input), 0, E.sign(input))
@@ -311,7 +311,7 @@ def _sign_of_bool(input: Tensor):
 
 
 sign.forms[D.BOOL] = sgn.forms[D.BOOL] = _sign_of_bool
-ROUNDING = {"method": True, "inplace": True, "check": _no_bool}
+ROUNDING = {"method": True, "inplace": True, "check": _no_bool, "out": "same"}
 
 
 @pointwise(**ROUNDING)
@@ -349,7 +349,7 @@ def _floats(input):
 _floats.integers_only = True
 
 
-@pointwise(method=True, inplace=True, check=_floats)
+@pointwise(method=True, inplace=True, check=_floats, out="same")
 def frac(input: Tensor):
     """The element less its integer part."""
     return input - E.trunc(input)
@@ -449,7 +449,7 @@ def _limits(input, nan, posinf, neginf):
     )
 
 
-@pointwise(method=True, inplace=True, check=_limits)
+@pointwise(method=True, inplace=True, check=_limits, out="same")
 def nan_to_num(input: Tensor, nan: Number = None, posinf: Number = None, neginf: Number = None):
     """nan becomes `nan` (0), infinities become `posinf` and `neginf` (the dtype's largest and smallest numbers)."""
     return E.where(E.isnan(input), nan, E.where(E.isinf(input), E.where(input > 0, posinf, neginf), input))

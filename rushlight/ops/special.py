@@ -398,7 +398,7 @@ def _heaviside_check(input, values):
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
 
 
-@pointwise(method=True, inplace=True, check=_heaviside_check, differentiable=False)
+@pointwise(method=True, inplace=True, check=_heaviside_check, differentiable=False, out="same")
 def heaviside(input: Tensor, values: Tensor):
     """0 below zero, 1 above, `values` at zero (and 0 for nan)."""
     return E.where(input == 0, values, E.cast(input > 0, "compute"))
