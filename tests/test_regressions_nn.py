@@ -404,3 +404,35 @@ def test_weight_norm_and_spectral_norm_as_parametrizations():
     layer = nn.utils.parametrizations.spectral_norm(nn.Conv2d(2, 3, 3, dtype=torch.float64), n_power_iterations=200)
     assert torch.allclose(torch.linalg.matrix_norm(layer.weight.flatten(1), 2), torch.tensor(1.0, dtype=torch.float64))
     assert list(layer.state_dict()) == ["bias", "parametrizations.weight.original", "parametrizations.weight.0._u", "parametrizations.weight.0._v"]
+
+
+# --- random streams -----------------------------------------------------------------------------------------------------
+
+
+def drawn(function, *shape):
+    torch.manual_seed(3)
+    return function(torch.ones(24) if not shape else torch.ones(shape).permute(2, 1, 0))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: F.dropout(x, 0.3), lambda x: F.alpha_dropout(x, 0.3, True), lambda x: torch.native_dropout(x, 0.3, True)[0]])
+def test_dropout_draws_in_memory_order_and_keeps_the_layout(function):  # PyTorch 2.13 draws a mask of the input's strides
+    turned = drawn(function, 2, 3, 4)
+    assert turned.stride() == (1, 4, 12) and torch.equal(turned.permute(2, 1, 0).reshape(-1), drawn(function))
+
+
+@pytest.mark.parametrize("function", [lambda x: torch.bernoulli(x * 0.4), lambda x: torch.bernoulli(x, p=0.4), lambda x: torch.poisson(5 * x)])
+def test_samples_are_drawn_in_order_into_contiguous_tensors(function):
+    turned = drawn(function, 2, 3, 4)
+    assert turned.is_contiguous() and torch.equal(turned.reshape(-1), drawn(function))
+
+
+def test_streams_are_pytorchs():  # the values of PyTorch 2.13 after torch.manual_seed(3)
+    x = torch.arange(-12.0, 12.0)
+    torch.manual_seed(3)
+    got = F.rrelu(x, training=True)[:6].tolist()
+    assert got == pytest.approx([-1.58527, -2.03211, -2.86024, -1.45299, -2.25895, -1.76203], abs=1e-5)
+    assert torch.rand(1).item() == pytest.approx(0.292745, abs=1e-6)
+    torch.manual_seed(3)
+    torch.svd_lowrank(torch.arange(1.0, 13.0).reshape(3, 4), 2)
+    assert torch.rand(1).item() == pytest.approx(0.149841, abs=1e-6)

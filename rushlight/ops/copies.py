@@ -310,6 +310,9 @@ def _range_finder(A: Any, q: int, niter: int, M: Any) -> Any:
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None):
     """(U, S, V): about the `q` largest singular values and their vectors (Halko, Martinsson and Tropp, 2009)."""
     q = 6 if q is None else q
+    if A.shape[-2] < A.shape[-1]:  # the draws are for the smaller side
+        u, s, v = svd_lowrank.fn(A.mH, q, niter, None if M is None else M.expand(A.shape).mH)
+        return v, s, u
     a = A if M is None else A - M
     y = _range_finder(A, min(q, *A.shape[-2:]), 2 if niter is None else niter, M)
     u, s, vh = f("linalg.svd")(y.mH @ a, False)

@@ -13,7 +13,7 @@ from ..core.device import as_device, device
 from ..core.promotion import fitted, require_fits
 from ..core.tensor import Tensor as T
 from ..core.tensor import bump, hooks, inference, wrap
-from .create import _layout_like, meta_like
+from .create import layout_like, meta_like
 from .declare import composite, structural, writes
 from .generate import G, quietly
 
@@ -29,7 +29,7 @@ def clone(input: Tensor, *, memory_format: Any = None):
     """A copy, laid out as the input if that is dense."""
     if memory_format is None and input.flags.c_contiguous and input.nbytes < 65536:
         return input.copy()
-    a = _layout_like(input.shape, input, D.of(input.dtype), memory_format)
+    a = layout_like(input.shape, input, D.of(input.dtype), memory_format)
     np.copyto(a, input)
     return a
 
@@ -45,7 +45,7 @@ def _to_copy(input: Tensor, dtype: D.dtype, memory_format: Any):
     input = D.saturated(input, dtype)
     if memory_format is None and input.flags.c_contiguous and input.dtype.kind != "c":
         return input.astype(dtype.np)
-    a = _layout_like(input.shape, input, dtype, memory_format)
+    a = layout_like(input.shape, input, dtype, memory_format)
     np.copyto(a, input.real if input.dtype.kind == "c" and dtype.category < D.COMPLEX else input, casting="unsafe")
     return a
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..backends.cpu import allocator
 from ..backends.meta import MetaArray
 from ..core import dtype as D
 from ..core.device import as_device
-from ..core.promotion import fitted, require_fits
+from ..core.promotion import fitted, promote_types, require_fits
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .creation import check_dtype
@@ -48,7 +49,7 @@ def empty(
     size: Sizes, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
 ):
     """Memory as it comes, in the default dtype."""
-    return _layout_like(tuple(size), None, dtype, memory_format)
+    return layout_like(tuple(size), None, dtype, memory_format)
 
 
 @creation(result=lambda size, fill_value: D.number_dtype(fill_value))
@@ -87,7 +88,7 @@ def empty_strided(
 empty_strided.shape(lambda size, stride: size)
 
 
-def _layout_like(shape: tuple[int, ...], like: Any, dtype: D.dtype, memory_format: Any) -> np.ndarray:
+def layout_like(shape: tuple[int, ...], like: Any, dtype: D.dtype, memory_format: Any = None) -> np.ndarray:
     """An uninitialised array laid out as `memory_format` says; "preserve" keeps the order of a dense `like`."""
     name = getattr(memory_format, "name", "preserve_format" if like is not None else "contiguous_format")
     if name == "preserve_format" and like.__class__ is np.ndarray and not like.flags.c_contiguous and dense(like):
@@ -102,7 +103,7 @@ def _layout_like(shape: tuple[int, ...], like: Any, dtype: D.dtype, memory_forma
 
 
 def meta_like(like: Any, dtype: D.dtype, memory_format: Any = None) -> MetaArray:
-    """What `_layout_like` gives in the shape of `like`, without memory."""
+    """What `layout_like` gives in the shape of `like`, without memory."""
     shape, n = tuple(like.shape), dtype.itemsize
     name = getattr(memory_format, "name", "preserve_format")
     if name == "preserve_format" and dense(like):
@@ -138,7 +139,7 @@ def empty_like(
     input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
 ):
     """Memory as it comes, in the shape and dtype of `input`."""
-    return _layout_like(input.shape, input, dtype, memory_format)
+    return layout_like(input.shape, input, dtype, memory_format)
 
 
 @creation()
@@ -148,7 +149,7 @@ def zeros_like(
     """Zeros in the shape and dtype of `input`."""
     if memory_format is None and (input.__class__ is MetaArray or input.flags.c_contiguous):
         return allocator.zeros(input.shape, dtype.np) if hasattr(allocator, "zeros") else _fill(input.shape, 0, dtype)
-    a = _layout_like(input.shape, input, dtype, memory_format)
+    a = layout_like(input.shape, input, dtype, memory_format)
     a.fill(0)
     return a
 
@@ -158,7 +159,7 @@ def ones_like(
     input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
 ):
     """Ones in the shape and dtype of `input`."""
-    a = _layout_like(input.shape, input, dtype, memory_format)
+    a = layout_like(input.shape, input, dtype, memory_format)
     a.fill(1)
     return a
 
@@ -176,7 +177,7 @@ def full_like(
     memory_format=None,
 ):
     """`fill_value` in the shape and dtype of `input`."""
-    a = _layout_like(input.shape, input, dtype, memory_format)
+    a = layout_like(input.shape, input, dtype, memory_format)
     a.fill(fitted(fill_value, dtype))
     return a
 
@@ -280,6 +281,8 @@ def _arange_args(start, end, step):
         n = -((start - end) // step)
     else:
         n = math.ceil((float(end) - float(start)) / float(step))
+    if n >= 2**63:
+        raise RuntimeError(f"invalid size, possible overflow? {n} elements from {start} to {end} in steps of {step}")
     return start, end, n
 
 
@@ -297,6 +300,8 @@ def arange(
 ):
     """start, start + step, ... below end: ceil((end - start) / step) values; `arange(end)` starts at 0. Integers give
     int64."""
+    if dtype is D.bool_:
+        raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
     if dtype.category == D.INTEGER:
         start, end, step = (x if x is None else int(x) for x in (start, end, step))
     start, _, n = _arange_args(start, end, step)
@@ -473,10 +478,10 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
             break
         x = x[0]
     flat: list[Any] = []
-    tensors = False
+    tensors = arrays = False
 
     def walk(x: Any, level: int) -> None:
-        nonlocal tensors
+        nonlocal tensors, arrays
         if level == len(shape):
             if isinstance(x, T):
                 tensors = True
@@ -484,7 +489,7 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
             elif isinstance(x, (str, bytes)):
                 raise ValueError(f"too many dimensions '{type(x).__name__}'")
             elif isinstance(x, np.ndarray):
-                tensors = True
+                arrays = True
                 flat.append(x)
             elif _is_sequence(x):
                 raise TypeError(f"'{type(x).__name__}' object cannot be interpreted as a number: the elements at dim {level} are no sequences")
@@ -499,27 +504,29 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
             walk(y, level + 1)
 
     walk(data, 0)
-    if tensors:
-        parts = [y._a if isinstance(y, T) else np.asarray(y) for y in flat]
+    if arrays:
+        parts = [np.asarray(y._a if isinstance(y, T) else y) for y in flat]
         if any(p.shape != parts[0].shape for p in parts):
             raise ValueError(
                 "only one element tensors can be converted to Python scalars"
                 if any(p.size > 1 for p in parts)
                 else "expected arrays of one shape"
             )
-        if parts[0].size != 1 and isinstance(flat[0], T):
-            if parts[0].ndim:
-                d = dtype or D.of(np.result_type(*parts))
-                return np.array(parts, dtype=d.np).reshape((*shape, *parts[0].shape))
-        if isinstance(flat[0], T):
-            d = dtype or flat[0].dtype
-            return np.array([p.item() for p in parts]).astype(d.np).reshape(shape)
         d = dtype or D.of(parts[0].dtype)
         return np.array(parts).astype(d.np).reshape((*shape, *parts[0].shape))
-    if dtype is None:
-        kinds = set()
+    if tensors:
         for y in flat:
-            kinds.add(type(y))
+            if not isinstance(y, (T, int, float, complex, np.generic)):
+                raise RuntimeError(f"Could not infer dtype of {type(y).__name__}")
+            if isinstance(y, T) and y.numel() != 1:
+                raise ValueError(f"only one element tensors can be converted to Python scalars, got one of shape {list(y.shape)}: use stack()")
+        kinds = {y.dtype if isinstance(y, T) else D.of(y.dtype) if isinstance(y, np.generic) else D.number_dtype(y) for y in flat}
+        return _flat_array([y.item() if isinstance(y, T) else y for y in flat], dtype or reduce(promote_types, kinds)).reshape(shape)
+    if dtype is None:
+        kinds = set(map(type, flat))
+        for k in kinds:
+            if not issubclass(k, (int, float, complex, np.generic)):
+                raise RuntimeError(f"Could not infer dtype of {k.__name__}")
         if any(issubclass(k, (complex, np.complexfloating)) for k in kinds):
             dtype = D.default_complex() if not any(k is np.complex128 for k in kinds) else D.ALL["complex128"]
         elif any(issubclass(k, np.floating) for k in kinds):
@@ -528,11 +535,8 @@ def _from_sequence(data: Any, dtype: D.dtype | None) -> np.ndarray:
             dtype = D.default[0]
         elif any(issubclass(k, (int, np.integer)) and not issubclass(k, bool) for k in kinds):
             dtype = D.int64
-        elif all(issubclass(k, (bool, np.bool_)) for k in kinds):
-            dtype = D.bool_
         else:
-            bad = next(k for k in kinds)
-            raise RuntimeError(f"Could not infer dtype of {bad.__name__}")
+            dtype = D.bool_
     return _flat_array(flat, dtype).reshape(shape)
 
 
@@ -542,6 +546,8 @@ def tensor(data: Any, *, dtype=None, device=None, requires_grad=False, pin_memor
     bools unless `dtype` says.
     ValueError for ragged lists, TypeError for text."""
     check_dtype("tensor", dtype)
+    if not isinstance(requires_grad, bool):
+        raise TypeError(f"tensor(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if isinstance(data, T):
         import warnings
 

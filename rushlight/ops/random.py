@@ -12,9 +12,9 @@ from ..core import dtype as D
 from ..core.random import stream
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
-from .create import _layout_like
+from .create import layout_like
 from .declare import composite, creation, structural, writes
-from .execute import common_shape, run
+from .execute import as_int, common_shape, run
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -72,7 +72,7 @@ def rand_like(
     input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
 ):
     """Uniform numbers in [0, 1), in the shape and dtype of `input`."""
-    return _uniform(_layout_like(input.shape, input, dtype, memory_format), None)
+    return _uniform(layout_like(input.shape, input, dtype, memory_format), None)
 
 
 @creation(random=True)
@@ -80,7 +80,7 @@ def randn_like(
     input: Tensor, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None
 ):
     """Standard normal numbers, in the shape and dtype of `input`."""
-    return _normal(_layout_like(input.shape, input, dtype, memory_format), None)
+    return _normal(layout_like(input.shape, input, dtype, memory_format), None)
 
 
 for _op in (rand_like, randn_like):
@@ -127,7 +127,7 @@ def _randint(
             "randint() received an invalid combination of arguments: expected (high, size) or (low, high, size)"
             + (f", got an unexpected keyword '{bad[0]}'" if bad else "")
         )
-    low, high = (int(vals.get(k, 0)) for k in ("low", "high"))
+    low, high = (as_int(randint, p, vals.get(p.name, 0)) for p in randint.params[:2])
     if out is not None:
         from .inplace import check_out, dtype_of_out, write_out
 
@@ -176,6 +176,7 @@ def randint_like(
 @composite(out="dtype")
 def randperm(n: int, *, generator=None, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
     """A random permutation of 0 ... n - 1."""
+    n = as_int(randperm, randperm.params[0], n)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     from ..core.device import as_device
@@ -253,10 +254,10 @@ T.bernoulli_ = _bernoulli_  # type: ignore[attr-defined]
 def bernoulli(input: Tensor, p: float | None = None, *, generator=None):
     """1 with the probability that each element of `input` (or `p`) gives, else 0."""
     if input.dtype.kind in "biu" and p is None:
-        raise RuntimeError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{D.of(input.dtype).name}'")
+        raise NotImplementedError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{D.of(input.dtype).name}'")
     q = input if p is None else p
     _bernoulli_check(input, q, generator)
-    a = _layout_like(input.shape, input, D.of(input.dtype), None)
+    a = allocator.empty(input.shape, input.dtype)
     stream(generator).bernoulli_(a, q if isinstance(q, np.ndarray) else float(q))
     return a
 
@@ -419,5 +420,5 @@ def poisson(input: Tensor, generator=None):
     """Numbers from Poisson distributions of the given rates."""
     if input.numel() and bool((input < 0).any().item()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    return wrap(np.asarray(stream(generator).poisson(input._a)).astype(input._a.dtype))
+    return wrap(np.asarray(stream(generator).poisson(np.ascontiguousarray(input._a).reshape(input._a.shape))).astype(input._a.dtype))
 
