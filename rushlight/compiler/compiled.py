@@ -83,6 +83,7 @@ class Entry:
         self.dropped = dropped          # leaves whose .grad is None afterwards
         self.kept = kept                # arguments that the key compares by identity
         self.leaves = [o for o in outputs if o.leaf is not None]
+        self.returned = [o for o in outputs if o.leaf is None]
         self.bound: list[Any] = [None] * len(arguments)
         self.bound_grads: list[Any] = [None] * len(grown)
         g = capture.graph
@@ -151,7 +152,10 @@ class Entry:
             bump_all([leaf._grad for leaf in self.stored_grads])
         for leaf in self.dropped:
             leaf._grad = None
-        return self._result(self.result, tensors)
+        result = self._result(self.result, tensors)
+        for o in self.returned:
+            o.tensor = None
+        return result
 
     def _apart(self, tensors: list[Tensor]) -> bool:
         """Whether what is written to is no other argument's or gradient's memory."""
@@ -171,13 +175,17 @@ class Entry:
         return True
 
     def _output(self, o: Output, program: Program) -> None:
-        leaf, t = o.leaf, o.tensor
-        if t is not None:
-            # held by: this Output, and by the leaf's .grad if it is there; getrefcount itself adds one
-            mine = 2 + (1 if leaf is not None and leaf._grad is t else 0) + 1
-            if sys.getrefcount(t) <= mine and sys.getrefcount(o.array) <= 3:
-                if leaf is None or t._a is not o.array or t._rg is not o.spent or t._grad is not None or t._base is not None:
-                    self._wrap(o)           # the caller may have changed what the old tensor is
+        leaf = o.leaf
+        if o.array is not None:
+            if leaf is None:
+                # the tensor went to the caller: it, and every view of it, holds the array, whose count is ours and getrefcount's own
+                if sys.getrefcount(o.array) <= 2:
+                    self._wrap(o)
+                    return
+            # held by: this Output, the variable, and the leaf's .grad if it is there
+            elif sys.getrefcount(t := o.tensor) <= 3 + (leaf._grad is t) and sys.getrefcount(o.array) <= 3:
+                if t._a is not o.array or t._rg is not o.spent or t._grad is not None or t._base is not None:
+                    self._wrap(o)           # somebody changed what the old tensor is
                 return
         from ..backends.cpu import allocator
         v = o.view

@@ -108,10 +108,11 @@ class Table(Node):
         return (self.length is None or len(self.d) == self.length) and all(alike(get(k, ABSENT), v) for k, v in self.items)
 
     def terms(self, put: Callable[[Any], str]) -> list[str]:
-        if not self.items:
-            return []
-        g, absent = put(self.d.get), put(ABSENT)
-        return [f"{g}({k!r}, {absent}) is {put(v)}" for k, v in self.items if isinstance(k, str)]
+        out = [] if self.length is None else [f"len({put(self.d)}) == {self.length}"]
+        if self.items:
+            g, absent = put(self.d.get), put(ABSENT)
+            out += [f"{g}({k!r}, {absent}) is {put(v)}" for k, v in self.items]
+        return out
 
     def what(self) -> str:
         for k, v in self.items:

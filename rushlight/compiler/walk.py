@@ -423,7 +423,7 @@ class Walk:
             return
         label = f"{label}." if library else f"{cls.__name__}."
         d = getattr(x, "__dict__", None)
-        if d:
+        if isinstance(d, dict):
             self._attributes(d, label, where, library)
         slots: list[str] = []
         for c in cls.__mro__:

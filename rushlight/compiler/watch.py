@@ -19,14 +19,15 @@ from .walk import Walk, _is_library, module_origin, origin
 
 __all__ = ["Watch"]
 
-_COMPILER = os.path.dirname(os.path.abspath(__file__)) + os.sep      # opens its own cache
+# the part of Rushlight that opens files because the caller wants it
+_FILES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "serialization") + os.sep
 
 _PURE = {"contextlib", "functools", "collections", "dataclasses", "typing", "abc", "_py_abc", "enum", "copy", "copyreg", "operator", "types", "re",
          "numbers", "inspect", "weakref", "_weakrefset", "_collections_abc", "string", "math", "statistics", "itertools", "threading", "keyword",
          "reprlib", "fractions", "decimal", "_pydecimal", "heapq", "bisect", "textwrap", "codecs", "locale", "sre_compile", "sre_parse", "genericpath",
          "posixpath", "ntpath", "fnmatch", "graphlib", "queue", "array", "struct", "sysconfig", "_strptime", "warnings", "dis", "opcode", "ast"}
 _C_PURE = {"builtins", "math", "cmath", "_operator", "operator", "itertools", "_functools", "functools", "_collections", "_abc", "_weakref", "_thread",
-           "_struct", "_bisect", "_heapq", "_warnings", "_sre", "_typing", "_contextvars", "_statistics", "_decimal", "unicodedata", "_string"}
+           "_struct", "_bisect", "_heapq", "_sre", "_typing", "_contextvars", "_statistics", "_decimal", "unicodedata", "_string"}
 _EFFECTS = {"print": "prints", "input": "reads input", "open": "opens a file", "exec": "runs code made at run time", "eval": "runs code made at run time",
             "compile": "makes code at run time", "__import__": "imports", "breakpoint": "stops in the debugger"}
 _EVERYWHERE = {("io", "open"), ("_io", "open"), ("posix", "open"), ("posix", "fork")}
@@ -34,7 +35,7 @@ _OWNERS = (list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float,
            types.GeneratorType, property, np.ndarray, np.generic, np.ufunc, np.dtype, type(type.__dict__), type({}.keys()), type({}.values()),
            type({}.items()), Tensor)
 _WORDS = {"time": "reads the clock", "datetime": "reads the clock", "random": "draws from Python's random module",
-          "_random": "draws from Python's random module", "posix": "calls the operating system", "os": "calls the operating system"}
+          "_warnings": "warns", "_random": "draws from Python's random module", "posix": "calls the operating system", "os": "calls the operating system"}
 
 
 class Watch:
@@ -85,7 +86,7 @@ class Watch:
         elif event == "c_call" and self.reason is None:
             owner, module, name = getattr(arg, "__self__", None), getattr(arg, "__module__", None), getattr(arg, "__name__", "?")
             where = origin(code.co_filename)
-            if (module, name) in _EVERYWHERE and where != "python" and (where != "own" or not code.co_filename.startswith(_COMPILER)):
+            if (module, name) in _EVERYWHERE and where != "python" and (where != "own" or code.co_filename.startswith(_FILES)):
                 self.fail("opens a file" if name == "open" else "starts a thread", frame)
                 return
             if name.startswith("start_") and module == "_thread":

@@ -8,7 +8,7 @@ import rushlight as torch
 
 from ..ops.expr import sqrt
 from .optimizer import ElementwiseOptimizer, _check_betas, _check_lr, _check_nonnegative, _number
-from .update import lerp, update
+from .update import advance_counters, lerp, update
 
 __all__ = ["NAdam"]
 
@@ -80,10 +80,9 @@ class NAdam(ElementwiseOptimizer):
     def _advance(self, group: dict[str, Any], scalars: dict[str, Any], values: tuple, counters: list[list]) -> tuple:
         super()._advance(group, scalars, values, counters)
         mu = _mu(scalars["beta1"], scalars["momentum_decay"], scalars["step"])
-        with torch.no_grad():
-            for t in counters[1]:
-                t.mul_(mu)
-        scalars["mu_product"] = counters[1][0].item()      # as rounded to the counter's dtype
+        first = counters[1][0]._a
+        advance_counters(counters[1], (first[()] * first.dtype.type(mu)).item())
+        scalars["mu_product"] = first.item()      # as rounded to the counter's dtype
         return ()
 
     def _new_state(self, group: dict[str, Any], p: Any) -> dict[str, Any]:
