@@ -227,6 +227,39 @@ def test_tensors_without_dimensions_or_elements():
     assert torch.searchsorted(torch.zeros(0, 2), torch.zeros(0, 4)).shape == (0, 4)
 
 
+def test_gradients_of_layers_without_rows_or_columns():
+    x, w = torch.ones(2, 3, requires_grad=True), torch.ones(0, 3, requires_grad=True)
+    torch.nn.functional.linear(x, w, torch.ones(0)).sum().backward()
+    assert x.grad.tolist() == [[0.0] * 3] * 2 and w.grad.shape == (0, 3)
+    x, w = torch.ones(2, 5, 0, requires_grad=True), torch.ones(4, 0, requires_grad=True)
+    y = torch.nn.functional.linear(x, w)
+    assert y.shape == (2, 5, 4) and not y.any()
+    y.sum().backward()
+    assert x.grad.shape == (2, 5, 0) and w.grad.shape == (4, 0)
+    table = torch.ones(3, 2, requires_grad=True)
+    torch.nn.functional.embedding(torch.zeros(0, dtype=torch.int64), table).sum().backward()
+    assert table.grad.tolist() == [[0.0, 0.0]] * 3
+
+
+def test_dlpack_shares_memory_both_ways():
+    a = np.arange(4.0)
+    x = torch.from_dlpack(a)
+    x[0] = 5
+    assert a[0] == 5
+    y = torch.arange(3.0)
+    assert np.from_dlpack(y).tolist() == [0, 1, 2]
+    torch.from_dlpack(y)[1] = 7
+    assert y.tolist() == [0, 7, 2]
+    with pytest.raises(BufferError):
+        np.from_dlpack(torch.ones(2, requires_grad=True))
+
+
+def test_a_list_of_tensors_and_numbers_is_of_the_common_dtype():
+    x = torch.tensor([torch.tensor(1), torch.tensor(2.5)])
+    assert x.dtype is torch.float32 and x.tolist() == [1, 2.5]
+    assert torch.tensor([1.5, torch.tensor(2)]).dtype is torch.float32
+
+
 # --- indexing -----------------------------------------------------------------------------------------------------------
 
 

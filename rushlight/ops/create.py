@@ -604,6 +604,29 @@ def from_numpy(ndarray: Any):
     return wrap(borrowed(ndarray))
 
 
+@composite(ns="torch")
+def from_dlpack(ext_tensor: Any):
+    """A tensor on the memory of what has `__dlpack__` (an array of NumPy or another library on the CPU). BufferError for memory that
+    may not be written to."""
+    if not hasattr(ext_tensor, "__dlpack__"):
+        raise TypeError(f"from_dlpack() wants an object with __dlpack__, got {type(ext_tensor).__name__}")
+    a = np.from_dlpack(ext_tensor)
+    if not a.flags.writeable and isinstance(ext_tensor, T):        # NumPy hands out other libraries' memory as read-only
+        a = ext_tensor.detach()._a
+    return from_numpy(a)
+
+
+def _dlpack(self: Any, **kw: Any) -> Any:
+    """The tensor's memory for other libraries. BufferError for one that requires grad: `detach()` it first."""
+    if self.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    return self._a.__dlpack__(**kw)
+
+
+T.__dlpack__ = _dlpack  # type: ignore[attr-defined]
+T.__dlpack_device__ = lambda self: (1, 0)  # type: ignore[attr-defined]
+
+
 @composite(aliases=())
 def as_tensor(data: Any, dtype=None, device=None):
     """`data` as a tensor: itself or on its memory if it can be, else a copy."""

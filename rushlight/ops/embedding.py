@@ -45,7 +45,7 @@ _rows.shape(lambda weight, indices, padding_idx, scale_grad_by_freq: (*indices.s
 @structural(public=False, exact=True, node="EmbeddingDenseBackward0")
 def embedding_dense_backward(grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool):
     """Each row of `grad` added to the row of the table that it came from."""
-    g = wide(grad).reshape(indices.size, -1)
+    g = wide(grad).reshape(indices.size, grad.shape[-1])
     i = indices.reshape(-1)
     if padding_idx >= 0:
         keep = i != padding_idx
@@ -106,7 +106,7 @@ def _sparse_gradient(grad, indices, padding_idx, scale_grad_by_freq, weight_meta
     if scale_grad_by_freq:
         raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
     i = indices._a.reshape(-1).astype(np.int64)
-    g = grad.reshape((-1, weight_meta.shape[1]))
+    g = grad.reshape((i.size, weight_meta.shape[1]))
     if padding_idx >= 0 and (i == padding_idx).any():
         keep = np.flatnonzero(i != padding_idx)
         i, g = i[keep], g.index_select(0, wrap(keep))

@@ -45,6 +45,11 @@ def _name(a: Any) -> str:
     return _scalar_name(a.dtype if isinstance(a.dtype, D.dtype) else D.of(a.dtype))
 
 
+def _as_rows(x: Any) -> Any:
+    """(..., n) as (rows, n), for no elements too."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
 def _linear_array(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
     if input.dtype is not weight.dtype or bias is not None and bias.dtype is not weight.dtype or weight.ndim != 2 or not input.ndim \
             or input.shape[-1] != weight.shape[1]:
@@ -55,14 +60,14 @@ def _linear_array(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None
         bias = None if bias is None else wide(bias)
     gemm = _gemm()
     if bias is not None and bias.ndim == 1 and weight.ndim == 2 and bias.shape[0] == weight.shape[0]:
-        y = gemm(input if input.ndim == 2 else input.reshape(-1, weight.shape[1]), weight.T, bias=bias)
+        y = gemm(input if input.ndim == 2 else _as_rows(input), weight.T, bias=bias)
         return narrow(y if input.ndim == 2 else y.reshape(*input.shape[:-1], weight.shape[0]), to)
     if weight.ndim == 1:
-        y = gemm(input.reshape(-1, weight.shape[0]), weight[:, None]).reshape(input.shape[:-1])
+        y = gemm(_as_rows(input), weight[:, None]).reshape(input.shape[:-1])
     elif input.ndim == 2:
         y = gemm(input, weight.T)
     else:
-        y = gemm(input.reshape(-1, weight.shape[1]), weight.T).reshape(*input.shape[:-1], weight.shape[0])
+        y = gemm(_as_rows(input), weight.T).reshape(*input.shape[:-1], weight.shape[0])
     if bias is not None:
         if bias.ndim > 1 or bias.ndim and bias.shape[0] not in (1, y.shape[-1] if y.ndim else 1):
             common_shape(y.shape, bias.shape, name="linear")
@@ -94,14 +99,14 @@ def _linear_backward_array(grad: np.ndarray, needs: tuple, input: np.ndarray, we
     if g.dtype.kind == "c":
         input, weight = input.conj(), weight.conj()
     out = weight.shape[0] if weight.ndim == 2 else 1
-    g2 = g if g.ndim == 2 and weight.ndim == 2 else g.reshape(-1, out)
+    g2 = g if g.ndim == 2 and weight.ndim == 2 else g.reshape(-1, 1) if weight.ndim < 2 else _as_rows(g)
     if needs[0]:
-        gx = narrow(gemm(g2, wide(weight).reshape(out, -1)), input.dtype)
+        gx = narrow(gemm(g2, wide(weight).reshape(out, weight.shape[-1])), input.dtype)
         if input.ndim != 2:
             gx = gx.reshape(input.shape)
     if needs[1]:
         x = wide(input)
-        gw = narrow(gemm(g2.T, x if x.ndim == 2 else x.reshape(-1, x.shape[-1])), weight.dtype)
+        gw = narrow(gemm(g2.T, x if x.ndim == 2 else _as_rows(x)), weight.dtype)
         if weight.ndim == 1:
             gw = gw.reshape(weight.shape)
     if needs[2]:
@@ -114,9 +119,9 @@ def _linear_backward(grad: Tensor, needs: tuple, input: Tensor, weight: Tensor, 
     if weight.dtype.is_complex:
         input, weight = input.conj(), weight.conj()
     w = weight if weight.dim() == 2 else weight.unsqueeze(0)
-    g = grad.reshape(-1, w.shape[0])
+    g = _as_rows(grad) if weight.dim() == 2 else grad.reshape(-1, 1)
     gx = f("mm")(g, w).reshape(input.shape) if needs[0] else None
-    gw = f("mm")(g.t(), input.reshape(-1, w.shape[1])).reshape(weight.shape) if needs[1] else None
+    gw = f("mm")(g.t(), _as_rows(input)).reshape(weight.shape) if needs[1] else None
     gb = None
     if needs[2]:
         gb = g.sum(0) if bias.shape == (w.shape[0],) else sum_to(grad, bias._a.shape)  # type: ignore[union-attr]
