@@ -1343,6 +1343,86 @@ def test_randperm():  # mission: K-20
         torch.randperm(-1)
 
 
+# --- what is refused --------------------------------------------------------------------------------------------------
+REFUSED = {     # what PyTorch 2.13 raises, by type
+    # `A` is [[0, 1, 2], [3, 4, 5]] and `I` is [[0, 1], [1, 2]]
+    IndexError: [
+        'torch.cat([A, A], dim=2)', 'A.chunk(2, 2)', 'A.split(2, 5)', 'torch.stack([A, A], 5)', 'torch.gather(A, 3, I)',
+        'torch.index_select(A, 0, torch.tensor([0, 2]))', 'torch.index_select(A, 2, torch.tensor([0]))',
+        'torch.index_select(A, 0, I)', 'torch.index_select(A, 0, torch.tensor([-1]))', 'torch.squeeze(A, 5)',
+        'torch.unsqueeze(A, 4)', 'torch.transpose(A, 0, 2)', 'torch.unbind(A, 2)', 'torch.unbind(torch.tensor(2.))',
+        'A[torch.tensor([0, 5])]', 'A[5]', 'A[0, 0, 0]', 'A[0.5]', 'A[:, -4]', 'A[torch.tensor([True, False, True])]',
+        'A.size(5)', 'A.stride(5)', 'A.squeeze_(5)', 'torch.ones(2).index_fill_(0, torch.tensor([5]), 1)',
+    ],
+    TypeError: [
+        'torch.cat([A], "x")', 'torch.cat([A, A], 1.5)', 'A.chunk(2.5)', 'A.split("a")', 'A.split(1.0)',
+        'torch.stack(A)', 'torch.stack([A, 1])', 'torch.index_select(A, 0, [0])', 'torch.masked_select(A, [True])',
+        'torch.nonzero(5)', 'torch.squeeze(A, "x")', 'torch.squeeze([1])', 'torch.unsqueeze(A)', 'torch.t(5)',
+        'torch.transpose(A, 0)', 'A.reshape("a")', 'A.reshape(2, "a")', 'A.reshape(2., 3)', 'A.view(2, "a")',
+        'A.view(2., 3)', 'A.scatter(1, I, "x")', 'A["x"]', 'torch.eye(2.5)', 'torch.eye("a")', 'torch.eye(2, 2, 2)',
+        'torch.eye()', 'torch.linspace(0, 1, 2.5)', 'torch.linspace("a", 1, 3)', 'torch.full((2, ), "a")',
+        'torch.full(2, 1.)', 'torch.full((2, ), None)', 'torch.full_like(A, "a")', 'torch.zeros_like(5)',
+        'torch.zeros_like(A, dtype="float32")', 'torch.zeros(2, dtype=5)', 'torch.zeros(2, layout=5)',
+        'torch.zeros(2, 3, out=5)', 'torch.tensor(1., requires_grad=1).requires_grad',
+        'torch.tensor([1j], dtype=torch.float32)', 'torch.bernoulli(5)', 'torch.multinomial(A, 1.5)',
+        'torch.normal("a", 1.)', 'torch.normal(1., 1., 5)', 'torch.normal(1., 1.)', 'torch.rand("a")',
+        'torch.randint(5)', 'torch.randint(5, 2)', 'torch.randint(0.5, 3, (2, ))', 'torch.randint_like(5, 5)',
+        'torch.randperm(2.5)', 'torch.randperm("a")', 'torch.rand_like(5)', 'torch.set_rng_state(5)',
+        'torch.set_rng_state(torch.ones(3))', 'torch.numel(5)', 'torch.is_tensor()', 'torch.from_numpy(5)', 'A.type(5)',
+        'A.add_("a")', 'A.add("a")', 'torch.add(A, A, alpha="a")', 'torch.add(A, A, nope=1)', 'torch.add(A)',
+        'len(torch.tensor(1))', 'iter(torch.tensor(1))', '[1, 2, 3][torch.tensor(1.)]',
+        'torch.set_default_dtype(torch.int32)', 'torch.set_default_dtype(5)', 'torch.autograd.backward(5)',
+        'A.requires_grad_("x")', 'torch.autograd.Variable(5)',
+    ],
+    RuntimeError: [
+        'A.chunk(-3)', 'A.split([1, 1, 1])', 'A.split(-2)', 'A.split([2, -1, 1], 1)', 'torch.gather(A, 0, I)',
+        'torch.gather(A, 0, I.float())', 'torch.gather(A, 0, I[0])',
+        'torch.gather(A, 1, torch.tensor([[0], [0], [0]]))', 'torch.gather(A, 0, -I)',
+        'torch.index_select(A, 0, torch.tensor([0.]))', 'torch.masked_select(A, A)', 'A.reshape(4, 2)',
+        'A.reshape(-1, -1)', 'A.reshape(2, 0)', 'A.view(7)', 'A.view(())', 'A.scatter(1, I, A.double())',
+        'A.scatter(1, I+5, 1.)', 'A.scatter(0, I.float(), 1.)', 'A.scatter(1, I[0], 1.)',
+        'A.scatter(1, I, torch.ones(1, 1))', 'A.scatter(1, torch.zeros(3, 1, dtype=torch.int64), 1.)',
+        'A.scatter(1, I, 1j)', 'torch.linspace(0, 1, steps=-1)', 'torch.full((-1, ), 1)', 'torch.zeros(2, device=5)',
+        'torch.zeros(2, device="nope")', 'torch.arange(0, 1, 1e-20)', 'torch.arange(0, -1)', 'torch.arange(1, 2, 0)',
+        "torch.arange(1, float('nan'))", 'torch.arange(-2, dtype=torch.int32)', 'torch.range(5, 1)',
+        'torch.tensor([1, None])', 'torch.tensor([300], dtype=torch.int8)', 'torch.tensor(1, device="nope")',
+        'torch.tensor(1, requires_grad=True)', 'torch.tensor(iter([1]))', 'torch.tensor((x for x in [1]))',
+        'torch.bernoulli(A)', 'torch.multinomial(A, 0)', 'torch.multinomial(A, -1)', 'torch.multinomial(A, 4)',
+        'torch.multinomial(torch.ones(2, 2, 2), 1)', 'torch.multinomial(torch.tensor(1.), 1)',
+        'torch.multinomial(A.int(), 1)', 'torch.multinomial(torch.ones(0), 1)', 'torch.normal(A, -A)',
+        'torch.normal(A, torch.ones(4))', 'torch.normal(A, -1.)', 'torch.normal(0., -1., (2, ))', 'torch.rand(-2)',
+        'torch.randint(0, 0, (2, ))', 'torch.randint(3, 1, (2, ))', 'torch.randint(0, 3, (-2, ))',
+        'torch.randint(0, 300, (2, ), dtype=torch.uint8)', 'torch.randint_like(A, 5, 5)', 'torch.randperm(-1)',
+        'torch.set_rng_state(torch.ones(3, dtype=torch.uint8))', 'A.item()', 'torch.ones(0).item()', 'A.to("nope")',
+        'A.to(5)', 'A.add_(torch.ones(3, 3))', 'A.int().add_(1.5)', 'A.int().div_(2)', 'A.bool().add_(1)',
+        'torch.add(A.int(), A.int(), alpha=1.5)', 'torch.add(A, A, out=A.int())', 'A.expand(3, 3)',
+        'torch.ones(2, device="meta").item()', 'bool(torch.ones(0))',
+        'torch.zeros(2, requires_grad=True, dtype=torch.int64)', 'torch.autograd.backward([A])',
+        'torch.autograd.grad(A, A)',
+    ],
+    ValueError: [
+        'A[::-1]', 'torch.tensor(2**63)', 'torch.tensor([2**63])', 'torch.tensor([torch.ones(2), torch.ones(2)])',
+        'torch.manual_seed(2**64)', 'torch.manual_seed("a")', 'A.type("nope")', 'float(A)',
+    ],
+    NotImplementedError: [
+        'torch.arange(3, dtype=torch.bool)', 'torch.bernoulli(torch.tensor([1, 0]))', 'torch.normal(A.int(), 1.)',
+        'torch.rand(2, dtype=torch.int32)', 'torch.rand_like(A.int())', 'torch.ones(2, device="meta").tolist()',
+    ],
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("error, call", [(e, c) for e, calls in REFUSED.items() for c in calls])
+def test_refused(error, call):  # mission: H-04, I-13, I-17, I-21, J-03, J-07, J-10, J-12, J-28, J-31, K-10, K-13, K-19, T-03, T-04
+    a, i = numbers(2, 3), torch.tensor([[0, 1], [1, 2]])
+    before, dtype = torch.get_rng_state(), torch.get_default_dtype()
+    with pytest.raises(error) as e:
+        eval(call, {"torch": torch, "A": a, "I": i})
+    assert e.type is error and str(e.value)
+    assert a.tolist() == [[0, 1, 2], [3, 4, 5]] and a.shape == (2, 3) and torch.get_default_dtype() is dtype
+    torch.set_rng_state(before)
+
+
 # --- T: conventions -------------------------------------------------------------------------------------------------
 PAIRS = ["abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "atan2", "ceil", "clamp", "cos", "cosh", "div",
          "erf", "erfinv", "exp", "expm1", "floor", "fmod", "frac", "lerp", "log", "log1p", "log2", "log10", "mul",

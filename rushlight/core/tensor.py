@@ -619,17 +619,28 @@ class Tensor:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
         return bool(self.item())
 
+    def _only(self) -> Any:
+        """`item()` for Python's conversions, which raise ValueError where there is not one element."""
+        if self._a.size != 1:
+            raise ValueError(f"only one element tensors can be converted to Python scalars, this one has {self._a.size}")
+        return self.item()
+
     def __float__(self) -> float:
-        x = self.item()
+        x = self._only()
         if isinstance(x, complex) and x.imag != 0:
             raise RuntimeError("value cannot be converted to type double without overflow")
         return float(x.real if isinstance(x, complex) else x)
 
     def __int__(self) -> int:
-        return int(self.item())
+        x = self._only()
+        if isinstance(x, complex):
+            if x.imag != 0:
+                raise RuntimeError("value cannot be converted to type int64_t without overflow")
+            x = x.real
+        return int(x)
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._only())
 
     def __index__(self) -> int:
         if self.dtype.category > dtypes.INTEGER or self._a.size != 1:

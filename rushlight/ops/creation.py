@@ -27,8 +27,10 @@ def check_dtype(op_name: str, dtype: Any) -> None:
 
 def check_layout(op_name: str, layout: Any) -> bool:
     """Whether a sparse layout is asked for; RuntimeError where the operator makes no sparse tensors."""
-    if layout is None or getattr(layout, "name", "strided") == "strided":
+    if layout is None or getattr(layout, "name", "") == "strided":
         return False
+    if type(layout).__name__ != "layout":
+        raise TypeError(f"{op_name}(): argument 'layout' must be torch.layout, not {type(layout).__name__}")
     if op_name not in ("zeros", "empty", "zeros_like", "empty_like", "new_zeros", "new_empty"):
         raise RuntimeError(f"{op_name}(...) is not implemented for sparse layout: got layout={layout}")
     return True
@@ -40,6 +42,8 @@ def create(op: Operator, values: tuple) -> Tensor:
     requires_grad = v.get("requires_grad", False)
     check_dtype(op.name, dtype)
     sparse = check_layout(op.name, v.get("layout"))
+    if not isinstance(requires_grad, bool):
+        raise TypeError(f"{op.name}(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
     if v.get("pin_memory"):
         raise RuntimeError("Cannot access accelerator device when none is available: pin_memory=True needs one")
     like = v.get("input")
@@ -62,6 +66,11 @@ def create(op: Operator, values: tuple) -> Tensor:
                 f"{op.name} only supports 0-dimensional start and end tensors, but got {p.name} with "
                 f"{own[p.name].dim()} dimension(s)"
             )
+        if p.annotation in ("Number", "Number | None") and not isinstance(own[p.name], (int, float, complex, np.number, np.bool_)) \
+                and not (own[p.name] is None and p.default is None):
+            from .execute import bad_argument
+
+            raise bad_argument(op, p, own[p.name])
         if p.annotation == "int" and own[p.name].__class__ is not int:
             from .execute import as_int
 

@@ -167,6 +167,8 @@ def _normalize(self: Any, index: Any) -> tuple[list[Any], bool]:
                 raise ValueError("step must be greater than zero")
             used += 1
         elif it is not None and it is not Ellipsis:
+            if isinstance(it, (str, bytes)):
+                raise TypeError(f"new(): invalid data type '{type(it).__name__}': text is no index")
             raise IndexError(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
                 f"(got {type(it).__name__})"
