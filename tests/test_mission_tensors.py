@@ -387,6 +387,30 @@ def test_logspace_base():  # mission: I-11
     np.testing.assert_allclose(torch.logspace(1, 2, steps=2, base=0.5).numpy(), [0.5, 0.25], rtol=1e-6)
 
 
+def test_layouts():  # mission: I-14
+    x = numbers(2, 3)
+    for t in (torch.zeros(2, 3), torch.zeros(2, 3, layout=torch.strided), torch.zeros_like(x, layout=torch.strided)):
+        assert t.layout is torch.strided and not t.is_sparse
+    for t in (torch.zeros(2, 3, layout=torch.sparse_coo), torch.zeros((2, 3), layout=torch.sparse_coo),
+              torch.zeros_like(x, layout=torch.sparse_coo), torch.empty(2, 3, layout=torch.sparse_coo)):
+        assert t.layout is torch.sparse_coo and t.is_sparse and t.shape == (2, 3) and t.dtype is torch.float32
+        dense = t.to_dense()
+        assert dense.layout is torch.strided and not dense.is_sparse and dense.tolist() == [[0] * 3] * 2
+    s = x.to_sparse()
+    assert s.is_sparse and s.to_dense().tolist() == x.tolist() and s._nnz() == 5
+    assert s.indices().tolist() == [[0, 0, 1, 1, 1], [1, 2, 0, 1, 2]] and s.values().tolist() == [1, 2, 3, 4, 5]
+    assert torch.zeros(2, layout=torch.sparse_coo, dtype=torch.int64).dtype is torch.int64
+    assert torch.zeros(2, layout=torch.sparse_coo, requires_grad=True).requires_grad
+    assert str(torch.sparse_coo) == "torch.sparse_coo" and str(torch.strided) == "torch.strided"
+    assert isinstance(torch.strided, torch.layout)
+    with pytest.raises(RuntimeError, match="negative"):
+        torch.zeros(2, -1, layout=torch.sparse_coo)
+    with pytest.raises(RuntimeError):
+        torch.ones(2, 3, layout=torch.sparse_coo)       # not zeros: nothing to leave out
+    with pytest.raises(TypeError, match="layout"):
+        torch.zeros(2, layout="sparse_coo")
+
+
 @pytest.mark.parametrize("make, value", [(torch.ones, 1), (torch.zeros, 0)])
 def test_ones_and_zeros(make, value):  # mission: I-12, I-13
     for args in ((2, 3), ((2, 3),), ([2, 3],), (torch.Size([2, 3]),)):
