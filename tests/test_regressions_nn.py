@@ -436,3 +436,40 @@ def test_streams_are_pytorchs():  # the values of PyTorch 2.13 after torch.manua
     torch.manual_seed(3)
     torch.svd_lowrank(torch.arange(1.0, 13.0).reshape(3, 4), 2)
     assert torch.rand(1).item() == pytest.approx(0.149841, abs=1e-6)
+
+
+# --- exchanging contents ------------------------------------------------------------------------------------------------
+
+
+def test_swap_tensors_exchanges_everything():
+    a, b = nn.Parameter(torch.ones(2)), torch.zeros(3)
+    a.grad, b.note = torch.full((2,), 5.0), "b"
+    same = a
+    torch.utils.swap_tensors(a, b)
+    assert type(a) is torch.Tensor and type(b) is nn.Parameter and a.tolist() == [0, 0, 0] and b.tolist() == [1, 1]
+    assert same is a and a.note == "b" and b.requires_grad and b.grad.tolist() == [5, 5] and not a.requires_grad
+    (b * 2).sum().backward()
+    assert b.grad.tolist() == [7, 7]
+    with pytest.raises(RuntimeError, match="view of another tensor"):
+        torch.utils.swap_tensors(a[:2], torch.ones(2))
+
+
+def test_modules_can_exchange_contents_on_conversion():
+    future = torch.__future__
+    assert not future.get_swap_module_params_on_conversion() and not future.get_overwrite_module_params_on_conversion()
+    layer, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    weight = layer.weight
+    future.set_swap_module_params_on_conversion(True)
+    try:
+        layer.double()
+        assert layer.weight is weight and weight.dtype is torch.float64 and isinstance(weight, nn.Parameter)
+        layer.load_state_dict(other.state_dict())
+        assert layer.weight is weight and torch.equal(weight, other.weight.double())
+    finally:
+        future.set_swap_module_params_on_conversion(False)
+    future.set_overwrite_module_params_on_conversion(True)
+    try:
+        layer.float()
+        assert layer.weight is not weight and isinstance(layer.weight, nn.Parameter)
+    finally:
+        future.set_overwrite_module_params_on_conversion(False)

@@ -569,6 +569,12 @@ class Tensor:
         self.untyped_storage().share_memory_()
         return self
 
+    def module_load(self, other: Tensor, assign: bool = False) -> Tensor:
+        """What a module's `load_state_dict` puts in this tensor's place when contents are exchanged; subclasses may override it."""
+        if assign:
+            return other.detach()
+        return self.detach().clone().copy_(other.detach())  # type: ignore[attr-defined]
+
     # --- to Python and NumPy ----------------------------------------------------------------------------------------
     def item(self) -> Any:
         """The only element as a Python number. RuntimeError if there are several."""
