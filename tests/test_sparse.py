@@ -692,3 +692,55 @@ def test_compressed_plus_dense():
     with pytest.raises(NotImplementedError, match="floating"):
         torch.sparse.softmax(coo().int(), 0)
     same(torch.sparse.softmax(coo().int(), 1, dtype=torch.float64), torch.sparse.softmax(coo(), 1).to_dense().numpy())
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_compiled_step_with_a_sparse_gradient_is_the_eager_one(momentum):
+    def losses(compiled):
+        torch.manual_seed(0)
+        e, w = torch.nn.Embedding(6, 2, sparse=True), torch.nn.Linear(2, 1)
+        o = torch.optim.SGD([*e.parameters(), *w.parameters()], 0.1, momentum=momentum)
+
+        def step(i):
+            o.zero_grad()
+            loss = w(e(i)).pow(2).sum()
+            loss.backward()
+            o.step()
+            return loss
+        fn = torch.compile(step) if compiled else step
+        return [fn(torch.tensor([k % 6, 1])).item() for k in range(6)]
+    assert losses(True) == losses(False)
+
+
+def test_sparse_operands_of_layers():
+    x = torch.tensor(holes((5, 4), 20)).float()
+    layer = torch.nn.Linear(4, 3)
+    np.testing.assert_allclose(layer(x.to_sparse()).detach().numpy(), layer(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    net = torch.nn.Module()
+    net.register_buffer("adjacency", coo().coalesce())
+    other = torch.nn.Module()
+    other.register_buffer("adjacency", torch.sparse_coo_tensor(size=(2, 4), dtype=torch.float64))
+    other.load_state_dict(net.state_dict())
+    same(other.adjacency, DENSE)
+    assert other.float().adjacency.dtype is torch.float32 and other.adjacency.is_sparse
+    with pytest.raises(NotImplementedError, match="meta"):
+        torch.zeros(2, layout=torch.sparse_coo, device="meta")
+
+
+def test_a_custom_function_saves_a_sparse_tensor():
+    """The product of sparse graph attention: gradients for the values and for the dense operand, written by hand."""
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, indices, values, shape, b):
+            a = torch.sparse_coo_tensor(indices, values, shape)
+            ctx.save_for_backward(a, b)
+            return torch.matmul(a, b)
+
+        @staticmethod
+        def backward(ctx, grad):
+            a, b = ctx.saved_tensors
+            at = a._indices()
+            return None, grad.matmul(b.t())[at[0], at[1]], None, a.t().matmul(grad)
+    v = torch.tensor(VALUES, dtype=torch.float64, requires_grad=True)
+    b = torch.tensor(RNG.normal(size=(4, 3)), requires_grad=True)
+    assert gradcheck(lambda v, b: Product.apply(INDICES, v, (2, 4), b), (v, b))

@@ -24,6 +24,7 @@ class SparseArray:
 
     __slots__ = ("values", "shape", "__weakref__")
     layout: str
+    base = None         # no view of another array
     values: ndarray
     shape: tuple[int, ...]
 

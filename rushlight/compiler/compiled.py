@@ -344,7 +344,7 @@ class Compiled:
         updates: list[Update] = []
         try:
             walk = Walk(self.fn, args, kwargs, self.extra, tensors)
-            if any(t._a.__class__ is not ndarray for t in (*tensors, *walk.tensors)):
+            if any(t._a.__class__ is not ndarray or t._grad is not None and t._grad._a.__class__ is not ndarray for t in (*tensors, *walk.tensors)):
                 raise Unwalkable("a tensor that is not dense or not on the CPU")
             if len({id(t) for t in tensors}) != len(tensors):
                 raise Unwalkable("one tensor is passed as two arguments")

@@ -100,7 +100,8 @@ def observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tenso
     accumulate, run, apply = engine.accumulate, engine.run, O.ElementwiseOptimizer._apply
 
     def accumulating(t: Tensor, g: Tensor) -> None:
-        if not active() or modes.grad:
+        sparse = g._a.__class__ is not ndarray or t._grad is not None and t._grad._a.__class__ is not ndarray
+        if sparse or not active() or modes.grad:
             return accumulate(t, g)
         if t._grad is None:
             c.leaves.append(weakref.ref(t))

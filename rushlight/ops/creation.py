@@ -83,6 +83,8 @@ def create(op: Operator, values: tuple) -> Tensor:
         for s in own["size"]:
             if s < 0:
                 raise RuntimeError(f"Trying to create tensor with negative dimension {s}: {list(own['size'])}")
+    if sparse and meta:
+        raise NotImplementedError(f"{op.name}(): sparse tensors on the meta device are not supported")
     if dtype is None:
         dtype = like.dtype if like is not None else op.result(**own) if callable(op.result) else D.default[0]
     if requires_grad and dtype.category < D.FLOAT:

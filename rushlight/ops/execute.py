@@ -46,10 +46,15 @@ def run(op: Operator, values: tuple) -> Any:
     return _RUN[op.kind](op, values)
 
 
-def has_sparse(values: tuple) -> bool:
+def has_sparse(values: Any) -> bool:
     """Whether an argument is a sparse tensor, or a list with one."""
-    return any(isinstance(v._a, SparseArray) if isinstance(v, Tensor) else
-               v.__class__ in (list, tuple) and any(isinstance(x, Tensor) and isinstance(x._a, SparseArray) for x in v) for v in values)
+    for v in values:
+        if isinstance(v, Tensor):
+            if isinstance(v._a, SparseArray):
+                return True
+        elif (v.__class__ is list or v.__class__ is tuple) and has_sparse(v):
+            return True
+    return False
 
 
 def reads_values(name: str) -> None:
@@ -464,13 +469,13 @@ def fold_arrays(op: Operator, fold: Any, a: ndarray, dims: tuple[int, ...], keep
     if x.dtype != cnp and fold.combine not in ("or", "and"):
         x = x.astype(cnp)
     with np.errstate(all="ignore"):
-        if fold.map.op != "arg":
-            x = numpy_function(["input"], [fold.map], reuse=x.ndim > 0)(x, cnp.type)
-        if x.ndim and (x.flags.c_contiguous or x.dtype.kind not in "fc"):
-            s = _REDUCE[fold.combine].reduce(x, axis=dims, keepdims=keepdim)
-        else:
-            s = _REDUCE[fold.combine].reduce(x, axis=dims, keepdims=keepdim)
-        s = np.asarray(s)
+        s: Any = None
+        if fold.combine == "add" and fold.map.op == "arg" and x.size >= loops.BIG:
+            s = loops.plain_sum(x, dims, keepdim)
+        if s is None:
+            if fold.map.op != "arg":
+                x = numpy_function(["input"], [fold.map], reuse=x.ndim > 0)(x, cnp.type)
+            s = np.asarray(_REDUCE[fold.combine].reduce(x, axis=dims, keepdims=keepdim))
         if s.dtype.kind in "iu" and cnp.kind in "iu" and s.dtype != cnp:
             s = s.astype(cnp)
         if fold.finish is not None:
