@@ -205,3 +205,9 @@ def test_segment_errors():
         torch.segment_reduce(x, "foo", lengths=n)
     with pytest.raises(IndexError):
         torch.segment_reduce(x, "sum", lengths=n, axis=1)
+
+
+def test_all_names_of_overloads():
+    x = torch.tensor([3.0, 1.0, 2.0])
+    assert aten.sort.stable(x, stable=True)[0].tolist() == [1, 2, 3] and aten.empty.memory_format([2]).shape == (2,)
+    assert aten.squeeze.dims(x[None, :, None], [0, 2]).shape == (3,) and aten.round.decimals(x / 3, decimals=1).shape == (3,)

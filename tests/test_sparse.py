@@ -744,3 +744,19 @@ def test_a_custom_function_saves_a_sparse_tensor():
     v = torch.tensor(VALUES, dtype=torch.float64, requires_grad=True)
     b = torch.tensor(RNG.normal(size=(4, 3)), requires_grad=True)
     assert gradcheck(lambda v, b: Product.apply(INDICES, v, (2, 4), b), (v, b))
+
+
+@pytest.mark.parametrize("layout", ["sparse_csr", "sparse_csc"])
+def test_batches_of_compressed_matrices(layout):
+    x = np.zeros((2, 3, 4))
+    for k, at in enumerate((([0, 1, 2], [1, 0, 3]), ([0, 0, 2], [0, 2, 2]))):
+        x[k][at] = RNG.normal(size=3)
+    t = in_layout(x, layout)
+    assert t.sparse_dim() == 3 and t.values().shape == (2, 3)
+    same(t, x)
+    same(t.to_sparse(), x)
+    c = torch.tensor(x).to_sparse()
+    assert gradcheck(lambda v: torch.sparse_coo_tensor(c.indices(), v, c.shape).to_sparse(layout=getattr(torch, layout)).to_dense() ** 2,
+                     (c.values().clone().requires_grad_(),))
+    with pytest.raises(RuntimeError, match="same number of specified elements"):
+        in_layout(np.stack([np.eye(2), np.ones((2, 2))]), layout)

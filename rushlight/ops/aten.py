@@ -6,15 +6,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 __all__: list[str] = []
 
-# how overloads of one name are told apart: by what is an operand, by what else is given
-_OVERLOAD = re.compile(r"(default|out|vec|correction|names|generator|no_stats|(\w*_)?(Tensor|Scalar|int|IntList|dim|dtype|mode|self|other|indices|values|"
-                       r"list|start|step|size|sizes|str|complex|float|bool|mean|std|[Oo]ptim\w*)(_\w+)?|grad_input|dimname|Dimname\w*)")
+# the words that names of overloads are made of: what is an operand, what else is given
+_WORDS = frozenset((
+    "Device Dict IntList L Other OutScalar OutTensor Q Scalar ScalarOpt ScalarOther ScalarSelf Self Sequence Storage Tensor TensorList "
+    "U X a all alpha any array atol beta bin bins bool ccol center col comp complex correction crow ct decimals default device dim dims "
+    "dtype dx eigvals enum float format from generator grad hacked idx indexing indices input int intlist ints inverse layout left list "
+    "low m max memory min mode n no offset or ord other out output p padding periodic plain prim rcond reduce right row rtol scalar "
+    "scalararray scalarint scalarrayarray scalarrayint sections self size sizes source sparse src stable start stats step storage str "
+    "sublist t tensor tensorarray tensorarrayint to tol twin two unary using value values vec x ").split())
 # C++ namespaces that PyTorch writes into the name
 _PREFIXES = {"linalg_": "linalg", "special_": "special", "fft_": "fft"}
 
@@ -49,7 +53,7 @@ class OpOverloadPacket:
         return self.function(*args, **kw)
 
     def __getattr__(self, overload: str) -> OpOverload:
-        if overload.startswith("__") or not _OVERLOAD.fullmatch(overload):
+        if not all(word in _WORDS for word in overload.strip("_").split("_")):
             raise AttributeError(f"The underlying op of 'aten.{self.__name__}' has no overload name '{overload}'")
         value = self.__dict__[overload] = OpOverload(self, overload)
         return value

@@ -7,6 +7,7 @@ values, so that gradients of any order come with it. The gradient of a sparse te
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -182,13 +183,16 @@ def sparse_of(t: Any, sparse_dim: int) -> Any:
 
 
 def compressed_of(t: Any, layout: str, blocksize: tuple[int, int] | None = None, dense_dim: int = 0) -> Any:
-    """A COO tensor as CSR, CSC, BSR or BSC. RuntimeError unless it has two sparse dimensions (that blocks fit)."""
+    """A COO tensor as CSR, CSC, BSR or BSC. RuntimeError unless it has two sparse dimensions (that blocks fit), or more where the
+    matrices of the batch have equal numbers of elements."""
     t = coalesced(t)
     a = t._a
-    if a.sparse_dim != 2:
+    if a.sparse_dim < 2 or a.sparse_dim > 2 and layout.startswith("sparse_bs"):
         raise RuntimeError(f"Only tensors with two sparse dimensions can be converted to the {COMPRESSED[layout].lower()} layout, got self with "
                            f"{a.sparse_dim} sparse dimensions.")
     v = values_of(t)
+    if a.sparse_dim > 2:
+        return _compressed_batch(v, a, layout)
     if not layout.startswith("sparse_bs"):
         ends, plain, order = compress(layout, a.indices, a.shape)
         return make(v if layout == "sparse_csr" else v.index_select(0, wrap(order)), SparseCompressed(layout, ends, plain, a.values, a.shape))
@@ -207,6 +211,23 @@ def compressed_of(t: Any, layout: str, blocksize: tuple[int, int] | None = None,
     return make(v, SparseCompressed(layout, ends, plain, v._a, a.shape))
 
 
+def _compressed_batch(v: Any, a: SparseCOO, layout: str) -> Any:
+    lead, pair = a.shape[:a.sparse_dim - 2], a.shape[a.sparse_dim - 2:a.sparse_dim]
+    n = math.prod(lead)
+    which = flat_index(a.indices[:-2], lead)
+    counts = np.bincount(which, minlength=n)
+    if len(set(counts.tolist())) > 1:
+        raise RuntimeError(f"Expect the same number of specified elements per batch, but got {counts.tolist()}")
+    k = int(counts[0]) if n else 0
+    long, wide = a.indices[-2:] if layout == "sparse_csr" else a.indices[-2:][::-1]
+    rows = pair[0] if layout == "sparse_csr" else pair[1]
+    order = np.lexsort((wide, long, which))
+    ends = np.zeros((n, rows + 1), np.int64)
+    np.cumsum(np.bincount(which * rows + long, minlength=n * rows).reshape(n, rows), 1, out=ends[:, 1:])
+    v = v.index_select(0, wrap(order)).reshape((*lead, k, *v.shape[1:]))
+    return make(v, SparseCompressed(layout, ends.reshape(*lead, rows + 1), np.ascontiguousarray(wide[order]).reshape(*lead, k), v._a, a.shape))
+
+
 def to_layout(t: Any, layout: str, blocksize: Any = None, dense_dim: int | None = None, sparse_dim: int | None = None) -> Any:
     """A tensor of any layout in another."""
     if layout == "strided":
@@ -220,7 +241,7 @@ def to_layout(t: Any, layout: str, blocksize: Any = None, dense_dim: int | None 
             raise NotImplementedError("to_sparse: meta tensors have no values to find the zeros of")
         dense = dense_dim or 0
         n = t.dim() - dense if sparse_dim is None else sparse_dim
-        if layout != "sparse_coo" and n != 2:
+        if layout != "sparse_coo" and n < 2:
             raise RuntimeError(f"to_sparse: the {COMPRESSED[layout]} layout wants two sparse dimensions, but the tensor has {t.dim()} dimensions, {dense} of them dense")
         t = sparse_of(t, n)
     if layout == "sparse_coo":
