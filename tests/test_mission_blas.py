@@ -116,7 +116,8 @@ def test_cross(dtype):  # mission: P-01
     assert torch.cross(torch.empty(0, 3), torch.empty(0, 3), dim=1).shape == (0, 3)
     assert torch.cross(torch.tensor([1, 2, 3]), torch.tensor([3, 2, 1]), dim=0).tolist() == [-4, 8, -4]
     check_out(lambda out: torch.cross(a, b, dim=1, out=out), expected, dtype)
-    for call in (lambda: torch.cross(a, b, dim=0), lambda: torch.cross(torch.ones(2, 4), torch.ones(2, 4), dim=1), lambda: torch.cross(a, torch.ones(3, dtype=dtype), dim=1)):
+    for call in (lambda: torch.cross(a, b, dim=0), lambda: torch.cross(torch.ones(2, 4), torch.ones(2, 4), dim=1), lambda: torch.cross(a, torch.ones(3, dtype=dtype), dim=1),
+                 lambda: torch.cross(a, b.int(), dim=1)):
         with pytest.raises(RuntimeError):
             call()
     with pytest.raises(IndexError, match="out of range"):
@@ -213,7 +214,7 @@ def test_trace(dtype):  # mission: P-06
         near(r, np.trace(m.numpy()))
     near(torch.trace(torch.empty(0, 0, dtype=dtype)), 0)
     assert torch.trace(torch.tensor([[1, 2], [3, 4]])).item() == 5 and torch.trace(torch.tensor([[1, 2], [3, 4]])).dtype is torch.int64
-    for bad in (torch.ones(3), torch.ones(2, 2, 2), torch.tensor(1.0)):
+    for bad in (torch.ones(3), torch.ones(2, 2, 2), torch.tensor(1.0), torch.ones(2, 2, dtype=torch.bool)):
         with pytest.raises(RuntimeError):
             torch.trace(bad)
     x = m.clone().requires_grad_()

@@ -598,7 +598,8 @@ def test_extreme_by_rows(name, exact, where, pairs, dtype):  # mission: O-12, O-
     named(f(torch.tensor([[3, -1, 2]]), 1), [3 if name == "max" else -1], [0 if name == "max" else 1])
     with pytest.warns(UserWarning, match="resized"):
         f(x, 1, out=(torch.empty(7, dtype=dtype), torch.empty(0, dtype=torch.int64)))
-    for bad, error in ((torch.empty(0), TypeError), ((torch.empty(0),), TypeError), ((torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)), RuntimeError)):
+    wide, i32, i64 = torch.empty(0, dtype=torch.float64 if dtype is torch.float32 else torch.float32), torch.empty(0, dtype=torch.int32), torch.empty(0, dtype=torch.int64)
+    for bad, error in ((wide, TypeError), ((wide,), TypeError), ((i64, i64), RuntimeError), ((wide, i64), RuntimeError), ((out[0], i32), RuntimeError)):
         with pytest.raises(error):
             f(x, 1, out=bad)
     assert grad(lambda x: f(x, 1).values, [[1.0, 7, 3], [9, 8, 10]]) == ([[0, 1, 0], [0, 0, 1]] if name == "max" else [[1, 0, 0], [0, 1, 0]])

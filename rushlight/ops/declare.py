@@ -149,7 +149,8 @@ class Operator:
         self.has_out = False if self.out_view else (kind in ("pointwise", "reduction", "structural", "creation", "writes") and not method_only and ns != "Tensor") \
             if out is None else bool(out)
         # "cast": out= may be of another dtype that can hold the result; "same": it may not; "apart": nor may it share memory with operands;
-        # "moved": it may be of another dtype but not share memory; "dtype": its dtype is what `dtype=` would be
+        # "moved": it may be of another dtype but not share memory; "dtype": its dtype is what `dtype=` would be; "one": one result
+        # may be cast, several may not
         # "view": `out` becomes the view (as in 0.3)
         self.out_dtype = out if isinstance(out, str) else "same" if kind in ("structural", "writes") else \
             "dtype" if kind in ("reduction", "creation") and any(p.name == "dtype" for p in self.params) else "cast"

@@ -83,7 +83,7 @@ def _qr_backward(grads, needs, Q, R, mode):
 _qr.backward(_qr_backward)
 
 
-@composite(ns="linalg", returns=("Q", "R"), out="cast")
+@composite(ns="linalg", returns=("Q", "R"), out="same")
 def qr(A: Tensor, mode: str = "reduced"):
     """(Q, R) with A = QR, Q orthonormal, R upper triangular. Modes: reduced, complete (Q square), r (R alone)."""
     need_matrices("linalg.qr", A)
@@ -96,7 +96,7 @@ def qr(A: Tensor, mode: str = "reduced"):
     return run(_qr, (A, mode))
 
 
-@composite(method=True, returns=("Q", "R"), name="qr", out="cast")
+@composite(method=True, returns=("Q", "R"), name="qr", out="same")
 def qr_old(input: Tensor, some: bool = True):
     """`linalg.qr`."""
     return qr(input, "reduced" if some else "complete")
@@ -161,7 +161,7 @@ def orgqr(input: Tensor, input2: Tensor):
     return householder_product(input, input2)
 
 
-@composite(method=True, out="cast", old={"mat": "other", "input2": "tau", "input3": "other"})
+@composite(method=True, out="same", old={"mat": "other", "input2": "tau", "input3": "other"})
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False):
     """Q other (other Q), or with Q^H, for the orthogonal Q that the reflections `input`, `tau` give."""
     m = input.shape[-2]
@@ -239,21 +239,21 @@ def _svd_backward(grads, needs, U, S, Vh, full_matrices):
 _svd.backward(_svd_backward)
 
 
-@composite(ns="linalg", returns=("U", "S", "Vh"), out="cast")
+@composite(ns="linalg", returns=("U", "S", "Vh"), out="same")
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None):
     """(U, S, Vh) with A = U diag(S) Vh, S descending; U and Vh square, or without full_matrices min(m, n) wide."""
     need_matrices("linalg.svd", A)
     return run(_svd, (A, full_matrices))
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def svdvals(A: Tensor, *, driver: str | None = None):
     """The singular values of matrices, descending."""
     need_matrices("linalg.svdvals", A)
     return run(_svd, (A, False))[1]
 
 
-@composite(method=True, returns=("U", "S", "V"), name="svd", out="cast")
+@composite(method=True, returns=("U", "S", "V"), name="svd", out="same")
 def svd_old(input: Tensor, some: bool = True, compute_uv: bool = True):
     """(U, S, V) with input = U diag(S) V^H."""
     need_matrices("linalg.svd", input)
@@ -308,7 +308,7 @@ def _uplo(UPLO: str) -> str:
     return UPLO.upper()
 
 
-@composite(ns="linalg", returns=("eigenvalues", "eigenvectors"), out="cast")
+@composite(ns="linalg", returns=("eigenvalues", "eigenvectors"), out="same")
 def eigh(A: Tensor, UPLO: str = "L"):
     """(eigenvalues ascending, eigenvectors in columns) of symmetric or Hermitian matrices, of which the lower (upper)
     triangle is read."""
@@ -316,7 +316,7 @@ def eigh(A: Tensor, UPLO: str = "L"):
     return run(_eigh, (A, _uplo(UPLO)))
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def eigvalsh(A: Tensor, UPLO: str = "L"):
     """The eigenvalues of symmetric or Hermitian matrices, ascending."""
     need_matrices("linalg.eigvalsh", A, square=True)
@@ -458,7 +458,7 @@ def _lu_backward(grads, needs, LU, pivots, pivot):
 _lu.backward(_lu_backward)
 
 
-@composite(ns="linalg", returns=("LU", "pivots", "info"), out="cast")
+@composite(ns="linalg", returns=("LU", "pivots", "info"), out="same")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False):
     """(LU, pivots, info): the factors packed in one matrix, and the row interchanges counted from 1."""
     need_matrices("torch.linalg.lu_factor_ex", A)
@@ -472,7 +472,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False):
     return r
 
 
-@composite(ns="linalg", returns=("LU", "pivots"), out="cast")
+@composite(ns="linalg", returns=("LU", "pivots"), out="same")
 def lu_factor(A: Tensor, *, pivot: bool = True):
     """(LU, pivots): the factors of A = P L U packed in one matrix, and the row interchanges counted from 1."""
     need_matrices("torch.linalg.lu_factor", A)
@@ -486,7 +486,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True):
     return _named(lu_factor)((lu, piv))
 
 
-@composite(ns="linalg", returns=("P", "L", "U"), out="cast", name="lu")
+@composite(ns="linalg", returns=("P", "L", "U"), out="same", name="lu")
 def lu(A: Tensor, *, pivot: bool = True):
     """(P, L, U) with A = P L U: a permutation, a lower triangle with ones on the diagonal, an upper triangle."""
     need_matrices("linalg.lu", A)
@@ -504,7 +504,7 @@ def lu_old(A: Tensor, pivot: bool = True, get_infos: bool = False):
     return r if get_infos else tuple(r[:2])
 
 
-@composite(returns=("P", "L", "U"), out="cast")
+@composite(returns=("P", "L", "U"), out="same")
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True):
     """(P, L, U) of packed factors."""
     if LU_pivots.dtype is not INT32:
@@ -519,7 +519,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     return _named(lu_unpack)((p, low, up))
 
 
-@composite(ns="linalg", out="cast", name="lu_solve")
+@composite(ns="linalg", out="same", name="lu_solve")
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False):
     """X of AX = B (XA = B; with `adjoint` of A^H), with A given by its packed factors and pivots."""
     need_matrices("torch.linalg.lu_solve", LU, "LU", square=True)
@@ -550,7 +550,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     return solve_triangular(up, y, upper=True)
 
 
-@composite(method=True, out="cast", name="lu_solve")
+@composite(method=True, out="same", name="lu_solve")
 def lu_solve_old(b: Tensor, LU_data: Tensor, LU_pivots: Tensor):
     """`linalg.lu_solve`."""
     return lu_solve(LU_data, LU_pivots, b)
@@ -693,7 +693,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 
 
 # --- LDL --------------------------------------------------------------------------------------------------------------
-@composite(ns="linalg", returns=("LD", "pivots", "info"), out="cast")
+@composite(ns="linalg", returns=("LD", "pivots", "info"), out="same")
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False):
     """(LD, pivots, info) of symmetric or Hermitian matrices, in LAPACK's packed form (Bunch and Kaufman's pivoting)."""
     need_matrices("torch.linalg.ldl_factor_ex", A, square=True)
@@ -715,7 +715,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     return _named(ldl_factor_ex)((wrap(np.tril(ld)), wrap(piv), wrap(info)))
 
 
-@composite(ns="linalg", returns=("LD", "pivots"), out="cast")
+@composite(ns="linalg", returns=("LD", "pivots"), out="same")
 def ldl_factor(A: Tensor, *, hermitian: bool = False):
     """(LD, pivots) of symmetric or Hermitian matrices."""
     need_matrices("torch.linalg.ldl_factor_ex", A, square=True)
@@ -723,7 +723,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False):
     return _named(ldl_factor)((r[0], r[1]))
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False):
     """X of AX = B, with A given by its LDL factors."""
     need_matrices("torch.linalg.ldl_solve", LD, "LD", square=True)

@@ -64,7 +64,7 @@ def run_out(op: Operator, values: tuple, out: Any) -> Any:
     if len(rs) != len(outs):
         raise TypeError(f"{op.name}(): out= takes {len(rs)} tensors, got {len(outs)}")
     for o, x in zip(outs, rs, strict=True):
-        write_out(op, o, x, operands)
+        write_out(op, o, x, operands, len(outs) > 1)
     return out if isinstance(out, Tensor) else type(r)._make(outs) if hasattr(r, "_make") else tuple(outs)
 
 
@@ -98,8 +98,9 @@ def _become(op: Operator, out: Tensor, view: Tensor) -> Tensor:
     return out
 
 
-def write_out(op: Operator, out: Tensor, r: Tensor, operands: list[Any]) -> None:
-    if op.out_dtype in ("same", "apart") and r.dtype is not out.dtype:
+def write_out(op: Operator, out: Tensor, r: Tensor, operands: list[Any], several: bool = False) -> None:
+    strict = op.out_dtype in ("same", "apart") or op.out_dtype == "one" and several
+    if strict and r.dtype is not out.dtype:
         raise RuntimeError(f"Expected out tensor to have dtype {C_NAMES.get(r.dtype.name, r.dtype.name)}, but got "
                            f"{C_NAMES.get(out.dtype.name, out.dtype.name)} instead")
     if not can_cast(r.dtype, out.dtype):
@@ -120,6 +121,9 @@ def write_out(op: Operator, out: Tensor, r: Tensor, operands: list[Any]) -> None
     if a.__class__ is ndarray:
         for b in operands:
             check_partial_overlap(a, b, op.name, op.out_dtype in ("apart", "moved"))
+        if capture[0] is not None:
+            out.copy_(r)      # an operator: it is noted
+            return
         with np.errstate(all="ignore"):
             np.copyto(a, r._a, casting="unsafe")
     bump(out)

@@ -36,7 +36,7 @@ def _need_dims(name: str, a: Any, letter: str, n: int) -> None:
 
 
 # --- LU ---------------------------------------------------------------------------------------------------------------
-@composite(method=True, returns=("LU_data", "pivots"), out="cast")
+@composite(method=True, returns=("LU_data", "pivots"), out="same")
 def btrifact(A: Tensor, info: Tensor | None = None, pivot: bool = True):
     """(LU, pivots) of a batch of square matrices (B x n x n): the factors packed in one matrix, and the row exchanges counted from 1
     (int32). `info` (int32) is resized to B and receives 0, or the place of the zero pivot; without it a singular matrix is a LinAlgError.
@@ -54,7 +54,7 @@ def btrifact(A: Tensor, info: Tensor | None = None, pivot: bool = True):
     return _named(btrifact)((lu, piv))
 
 
-@composite(method=True, out="cast")
+@composite(method=True, out="same")
 def btrisolve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor):
     """The solutions (B x n) of A x = b, one vector for each matrix of a batch that `btrifact` has factorized; or (B x n x k) for matrices b.
     Today: `linalg.lu_solve`."""
@@ -65,7 +65,7 @@ def btrisolve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor):
     return lu_solve(LU_data, LU_pivots, b.unsqueeze(-1)).squeeze(-1) if b.dim() == 2 else lu_solve(LU_data, LU_pivots, b)
 
 
-@composite(method=True, returns=("solution", "LU"), out="cast", old={"b": "B", "a": "A", "input": "B"})
+@composite(method=True, returns=("solution", "LU"), out="same", old={"b": "B", "a": "A", "input": "B"})
 def gesv(B: Tensor, A: Tensor):
     """(X, LU) with AX = B (n x k), and A's packed LU factors. LinAlgError if A is singular, RuntimeError if it is not square. Today:
     `linalg.solve`, with the arguments the other way round."""
@@ -75,26 +75,26 @@ def gesv(B: Tensor, A: Tensor):
 
 
 # --- Cholesky ---------------------------------------------------------------------------------------------------------
-@composite(method=True, out="cast")
+@composite(method=True, out="same")
 def potrf(a: Tensor, upper: bool = True):
     """The Cholesky factor u with a = u'u; with upper=False l with a = ll'. LinAlgError if a is not positive definite. Today:
     `linalg.cholesky`, where the lower one is the default."""
     return _cholesky("potrf", a, upper)
 
 
-@composite(method=True, out="cast")
+@composite(method=True, out="same")
 def potri(u: Tensor, upper: bool = True):
     """The inverse of the matrix whose Cholesky factor is given. Today: `cholesky_inverse`."""
     return cholesky_inverse.fn(u, upper)
 
 
-@composite(method=True, out="cast")
+@composite(method=True, out="same")
 def potrs(b: Tensor, u: Tensor, upper: bool = True):
     """X with AX = b, where u is the Cholesky factor of A. Today: `cholesky_solve`."""
     return cholesky_solve.fn(b, u, upper)
 
 
-@composite(method=True, returns=("u", "piv"), out="cast")
+@composite(method=True, returns=("u", "piv"), out="same")
 def pstrf(a: Tensor, upper: bool = True):
     """(u, piv): the Cholesky factor with pivots of a positive semidefinite matrix, a[piv][:, piv] = u'u (ll' with upper=False); piv (int32)
     counts from 0. Where the rank is less than n, what is below (right of) its rows (columns) is 0. LinAlgError for other matrices."""
@@ -125,7 +125,7 @@ def pstrf(a: Tensor, upper: bool = True):
 
 
 # --- eigenvalues ------------------------------------------------------------------------------------------------------
-@composite(method=True, returns=("eigenvalues", "eigenvectors"), out="cast")
+@composite(method=True, returns=("eigenvalues", "eigenvectors"), out="same")
 def eig(a: Tensor, eigenvectors: bool = False):
     """(e, v) of a real square matrix: e (n x 2) holds real and imaginary parts, of a pair the positive imaginary part first. With
     `eigenvectors` v has them in its columns, a complex pair takes two, for real and imaginary part; else v is empty. Today: `linalg.eig`."""
@@ -139,7 +139,7 @@ def eig(a: Tensor, eigenvectors: bool = False):
     return _named(eig)((e, f("where")(second, -f("imag")(v), f("real")(v))))
 
 
-@composite(method=True, returns=("eigenvalues", "eigenvectors"), out="cast")
+@composite(method=True, returns=("eigenvalues", "eigenvectors"), out="same")
 def symeig(input: Tensor, eigenvectors: bool = False, upper: bool = True):
     """(e, V) of a symmetric matrix, of which only the upper (with upper=False the lower) triangle is read: the eigenvalues in rising order, and
     with `eigenvectors` the vectors in V's columns; else V is empty. Today: `linalg.eigh`, which reads the lower triangle by default."""
@@ -186,7 +186,7 @@ _gels.shape(lambda B, A: ((max(A.shape), B.shape[1]), A.shape))
 _gels.backward(_gels_backward)
 
 
-@composite(method=True, returns=("X", "QR"), out="cast", old={"b": "B", "a": "A", "input": "B"})
+@composite(method=True, returns=("X", "QR"), out="same", old={"b": "B", "a": "A", "input": "B"})
 def gels(B: Tensor, A: Tensor):
     """(X, QR) for A (m x n) of full rank and B (m x k). For m >= n the first n rows of X (m x k) minimize the norm of AX - B, and the norm of each
     column below them is that of the residual; QR is as `geqrf` gives it. For m < n X (n x k) is the solution of AX = B with the least norm, and

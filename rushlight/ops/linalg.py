@@ -122,7 +122,7 @@ _inv_ex.shape(lambda A: (A.shape, (A.shape[:-2], INT32)))
 _inv_ex.gradient(A=lambda grad, inverse: -(inverse.mH @ grad @ inverse.mH))
 
 
-@composite(ns="linalg", returns=("inverse", "info"), out="cast")
+@composite(ns="linalg", returns=("inverse", "info"), out="same")
 def inv_ex(A: Tensor, *, check_errors: bool = False):
     """(inverse, info) of square matrices; info is not 0 where there is no inverse, which is an error only with
     `check_errors`."""
@@ -136,7 +136,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False):
 SINGULAR = "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular."
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def inv(A: Tensor):
     """The inverses of square matrices. LinAlgError for a singular one."""
     need_matrices("linalg.inv", A, square=True)
@@ -146,7 +146,7 @@ def inv(A: Tensor):
     return r
 
 
-@composite(method=True, out="cast")
+@composite(method=True, out="same")
 def inverse(input: Tensor):
     """`linalg.inv`."""
     return inv(input)
@@ -158,7 +158,7 @@ def inverse(input: Tensor):
     method=True,
     exact=True,
     check=lambda A: need_matrices("linalg.det", A, square=True),
-    out="cast",
+    out="same",
     old={"input": "A"},
 )
 def det(A: Tensor):
@@ -215,7 +215,7 @@ def _slogdet_backward(grads, needs, A, sign):
 _slogdet.backward(_slogdet_backward)
 
 
-@composite(ns=("linalg", "torch"), method=True, returns=("sign", "logabsdet"), out="cast", old={"input": "A"})
+@composite(ns=("linalg", "torch"), method=True, returns=("sign", "logabsdet"), out="same", old={"input": "A"})
 def slogdet(A: Tensor):
     """(sign, log of the absolute value) of the determinants of square matrices."""
     need_matrices("linalg.slogdet", A, square=True)
@@ -306,7 +306,7 @@ def _solved(name: str, A: Any, B: Any, left: bool) -> tuple[Any, Any]:
     return (r.squeeze(-1) if vectors else r), info
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def solve(A: Tensor, B: Tensor, *, left: bool = True):
     """X of AX = B, or with left=False of XA = B, for square matrices A. LinAlgError for a singular one."""
     r, info = _solved("linalg.solve", A, B, left)
@@ -315,7 +315,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True):
     return r
 
 
-@composite(ns="linalg", returns=("result", "info"), out="cast")
+@composite(ns="linalg", returns=("result", "info"), out="same")
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False):
     """(X, info) of AX = B; info is not 0 where A is singular."""
     from .execute import _named
@@ -353,7 +353,7 @@ def _triangular_backward(grad, needs, A, result, upper, unitriangular):
 _solve_triangular.backward(_triangular_backward)
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False):
     """X of AX = B (XA = B) for triangular A, of which only that triangle is read; with `unitriangular` its diagonal
     counts as ones."""
@@ -378,7 +378,7 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     return run(_solve_triangular, (a.mT, b.mT, not upper, unitriangular)).mT
 
 
-@composite(method=True, aliases=("trtrs",), returns=("solution", "cloned_coefficient"), out="cast", old={"b": "input"})
+@composite(method=True, aliases=("trtrs",), returns=("solution", "cloned_coefficient"), out="same", old={"b": "input"})
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ):
@@ -427,7 +427,7 @@ NOT_POSITIVE = (
 )
 
 
-@composite(ns="linalg", returns=("L", "info"), out="cast")
+@composite(ns="linalg", returns=("L", "info"), out="same")
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False):
     """(L, info) with A = L L^H, L lower triangular (with `upper`, A = U^H U); info is not 0 where A is not positive
     definite."""
@@ -446,7 +446,7 @@ def _cholesky(name: str, A: Any, upper: bool) -> Any:
     return r
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def cholesky(A: Tensor, *, upper: bool = False):
     """L with A = L L^H, lower triangular (with `upper`, U with A = U^H U). LinAlgError where A is not positive
     definite."""

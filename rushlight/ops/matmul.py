@@ -176,7 +176,7 @@ dot.shape(lambda input, tensor: ())
 dot.gradient(input=lambda grad, tensor: grad * _conj(tensor), tensor=lambda grad, input: grad * _conj(input))
 
 
-@composite(method=True, out=True)
+@composite(method=True, out="same")
 def vdot(input: Tensor, other: Tensor):
     """`dot` with the first vector conjugated."""
     return dot(_conj(input), other)
@@ -187,7 +187,7 @@ def vdot(input: Tensor, other: Tensor):
     operator="matmul",
     aliases=("linalg_matmul",),
     ns=("torch", "linalg"),
-    out=True,
+    out="same",
     old={"tensor1": "input", "tensor2": "other"},
 )
 def matmul(input: Tensor, other: Tensor):
@@ -352,7 +352,7 @@ def outer(input: Tensor, vec2: Tensor):
     return _outer(input, vec2)
 
 
-@composite(method=True, out=True)
+@composite(method=True, out="same")
 def inner(input: Tensor, other: Tensor):
     """Products summed over the last dimension of both."""
     if input.dim() == 0 or other.dim() == 0:
@@ -365,7 +365,7 @@ def inner(input: Tensor, other: Tensor):
     return tensordot(input, other, ([-1], [-1]))
 
 
-@composite(out=True)
+@composite(out="same")
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2):
     """Products summed over pairs of dimensions: the last `dims` of a with the first of b, or two lists."""
     if isinstance(dims, T):

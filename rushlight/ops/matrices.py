@@ -36,7 +36,7 @@ def _two_dims(name: str, dim: Any, n: int) -> tuple[int, int]:
     return a, b
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def matrix_norm(
     A: Tensor, ord: Number | str = "fro", dim: tuple = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ):
@@ -75,7 +75,7 @@ def matrix_norm(
     return v
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def norm(A: Tensor, ord: Number | str | None = None, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None):
     """A vector norm (one dimension, or `ord` None: of all elements) or a matrix norm (two dimensions, or a matrix and
     an `ord`)."""
@@ -117,7 +117,7 @@ def cond(A: Tensor, p: Number | str | None = None):
 
 
 # --- products ---------------------------------------------------------------------------------------------------------
-@composite(ns=("linalg", "torch"), method=True, out="cast", old={"input": "A"})
+@composite(ns=("linalg", "torch"), method=True, out="same", old={"input": "A"})
 def matrix_power(A: Tensor, n: int):
     """Square matrices to an integer power; negative powers are those of the inverse."""
     if A.dim() < 2:
@@ -140,7 +140,7 @@ def matrix_power(A: Tensor, n: int):
         x = x @ x
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def multi_dot(tensors: Tensors):
     """The product of a chain of matrices in the cheapest order; the first and the last may be vectors."""
     ts = list(tensors)
@@ -217,13 +217,15 @@ def matrix_exp(A: Tensor):
     return run(_matrix_exp, (A,))
 
 
-@composite(ns="linalg", out="cast", name="cross")
+@composite(ns="linalg", out="same", name="cross")
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1):
     """The cross products of vectors of three elements along `dim`."""
     if input.dim() != other.dim():
         raise RuntimeError(
             f"linalg.cross: inputs must have the same number of dimensions: got {input.dim()} and {other.dim()}"
         )
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"linalg.cross: expected operands of one dtype, but got {input.dtype.name} and {other.dtype.name}")
     if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}"
@@ -247,7 +249,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None):
     return linalg_cross(input, other, dim=dim)
 
 
-@composite(ns="linalg", out="cast")
+@composite(ns="linalg", out="same")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1):
     """The sums over `dim` of the products of conj(x) and y."""
     for t in (x, y):

@@ -43,13 +43,13 @@ def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DTy
     return fold("add", E.where(E.isnan(input), 0, input))
 
 
-@reduction(method=True, result="same")
+@reduction(method=True, result="same", out="same")
 def amax(input: Tensor, dim: Dims = (), keepdim: bool = False):
     """The largest element over `dim`; nan if there is one. Ties share the gradient evenly."""
     return fold("max", input, empty=None)
 
 
-@reduction(method=True, result="same")
+@reduction(method=True, result="same", out="same")
 def amin(input: Tensor, dim: Dims = (), keepdim: bool = False):
     """The smallest element over `dim`; nan if there is one. Ties share the gradient evenly."""
     return fold("min", input, empty=None)
@@ -391,21 +391,21 @@ def _extreme(
     return along(input, dim, keepdim)
 
 
-@composite(method=True, out=True, old={"max": "out.0", "max_indices": "out.1"})
+@composite(method=True, out="one", old={"max": "out.0", "max_indices": "out.1"})
 def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
     """The largest element; with `dim`, (values, indices) along it; with another tensor, the elementwise maximum. nan
     wins."""
     return _extreme("max", _max_all, _max_dim, "maximum", input, dim, keepdim, other)
 
 
-@composite(method=True, out=True, old={"min": "out.0", "min_indices": "out.1"})
+@composite(method=True, out="one", old={"min": "out.0", "min_indices": "out.1"})
 def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
     """The smallest element; with `dim`, (values, indices) along it; with another tensor, the elementwise minimum. nan
     wins."""
     return _extreme("min", _min_all, _min_dim, "minimum", input, dim, keepdim, other)
 
 
-@composite(returns=("min", "max"), method=True)
+@composite(returns=("min", "max"), method=True, out="same")
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False):
     """(min, max) over `dim`."""
     from .execute import _named
@@ -415,7 +415,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False):
 
 
 # --- sums of exponentials, cumulative ---------------------------------------------------------------------------------
-@structural(method=True, aliases=("special_logsumexp",))
+@structural(method=True, aliases=("special_logsumexp",), out="cast")
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False):
     """log(sum(exp(input))) over `dim`, without overflow."""
     if input.dtype.kind in "biu":
@@ -598,9 +598,11 @@ def dist(input: Tensor, other: Tensor, p: Number = 2):
 
 @composite(method=True)
 def trace(input: Tensor):
-    """The sum of the diagonal of a matrix."""
+    """The sum of the diagonal of a matrix. NotImplementedError for bools."""
     if input.dim() != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.dim()}")
+    if input.dtype is D.bool_:
+        raise NotImplementedError("\"trace\" not implemented for 'Bool'")
     return sum(input.diagonal())
 
 
