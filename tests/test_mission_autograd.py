@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import warnings
 import weakref
 
 import numpy as np
@@ -82,9 +81,10 @@ def test_volatile_warns_and_has_no_effect():  # mission: A-04
     assert (v * torch.ones(2, requires_grad=True)).requires_grad
     with pytest.raises(ValueError, match="volatile"):       # PyTorch 2.13 still refuses the two together
         Variable(torch.ones(2), requires_grad=True, volatile=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert v.volatile is False and torch.ones(1).volatile is False
+    with pytest.warns(UserWarning, match="volatile was removed"):
+        assert v.volatile is False
+    with pytest.warns(UserWarning, match="volatile was removed"):
+        assert torch.ones(1).volatile is False
 
 
 def test_inference_keeps_nothing():  # mission: A-05
@@ -295,6 +295,9 @@ def test_where_the_flag_is_refused():  # mission: A-17
     with pytest.raises(RuntimeError, match="leaf"):     # PyTorch 2.13: the attribute of a non-leaf is not set at all,
         y.requires_grad = True
     assert y.requires_grad_() is y                      # the method may say what already holds
+    for value in (1, "yes", None):
+        with pytest.raises(RuntimeError, match="must be a bool"):
+            torch.ones(1).requires_grad = value
 
 
 def test_detach():  # mission: A-18
@@ -396,6 +399,10 @@ def test_set_grad_enabled_as_call():  # mission: A-23
         assert (x * 2).requires_grad
     finally:
         torch.set_grad_enabled(True)
+    for mode in ("yes", 1, None):
+        with pytest.raises(TypeError, match="must be bool"):
+            torch.set_grad_enabled(mode)
+    assert torch.is_grad_enabled()
 
 
 def test_gradients_are_kept_until_zeroed():  # mission: A-24
@@ -832,12 +839,13 @@ def test_a_gradient_for_each_input():  # mission: E-04
     with pytest.raises(RuntimeError,
                        match=r"invalid gradient at index 0 - got \[3\] but expected shape compatible with \[2\]"):
         returning(lambda g: (torch.ones(3, dtype=torch.float64), g)).backward()
-    for wrong in (5, 1.5, "text", [1.0],
-                  object()):     # PyTorch 2.13: RuntimeError for whatever is neither a tensor nor None
+    for wrong in (5, 1.5, "text", [1.0], object()):     # PyTorch 2.13 takes nothing but tensors and None
         with pytest.raises(RuntimeError):
             returning(lambda g, w=wrong: (g, w)).backward()
         with pytest.raises(RuntimeError):
             returning(wrong, 1).backward()
+    with pytest.raises(RuntimeError, match="got list|got 1"):
+        returning(lambda g: [g, g]).backward()
 
 
 def test_none_as_gradient():  # mission: E-05

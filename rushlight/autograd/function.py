@@ -100,7 +100,7 @@ class FunctionNode(Node):
                     m = self.metas[i]
                     grads[i] = hooks.function("zeros")(m.shape, dtype=m.dtype)
         r = self.call(ctx, grads)
-        r = r if isinstance(r, tuple) else tuple(r) if isinstance(r, list) else (r,)
+        r = r if isinstance(r, tuple) else (r,)
         if len(r) > self.count:
             if any(x is not None for x in r[self.count:]):
                 raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {self.count}, got {len(r)})")
@@ -373,5 +373,3 @@ class _VariableMeta(type):
 class Variable(metaclass=_VariableMeta):
     """`Variable(data, requires_grad=False, volatile=False)`: today a tensor; `isinstance(x, Variable)` holds for every tensor."""
 
-
-Tensor.volatile = property(lambda t: False)  # type: ignore[attr-defined]

@@ -128,8 +128,10 @@ class set_grad_enabled(_Switch):
     """Sets recording to `mode` at once; as a context manager it restores the earlier mode at the end."""
 
     def __init__(self, mode: bool) -> None:
-        self.mode, self.prev = bool(mode), modes.grad
-        modes.grad = self.mode
+        if not isinstance(mode, bool):
+            raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
+        self.mode, self.prev = mode, modes.grad
+        modes.grad = mode
 
     def __call__(self, fn: Callable) -> Callable:
         modes.grad = self.prev

@@ -391,6 +391,8 @@ class Tensor:
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise RuntimeError(f"requires_grad must be a bool, got {type(value).__name__}")
         if value and not self.is_leaf:
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
@@ -434,6 +436,13 @@ class Tensor:
         return None if n.is_accumulator else n.public
 
     creator = grad_fn
+
+    @property
+    def volatile(self) -> bool:
+        """Always False, with a warning: the flag of 0.3 has no meaning any more."""
+        import warnings
+        warnings.warn("volatile was removed (Variable.volatile is always False)", UserWarning, stacklevel=2)
+        return False
 
     @property
     def output_nr(self) -> int:
