@@ -38,7 +38,9 @@ def test_two_operands(name, dtype):
         r = f(p, q)
         assert r.numpy().dtype == want.dtype
         np.testing.assert_allclose(r.numpy(), want, rtol=1e-6)
-    np.testing.assert_allclose(f(a, b[:1]).numpy(), BINARY[name](x, y[:1]), rtol=1e-6)
+    for p, q in ((x, y[:1]), (x, y[0]), (x[1], y), (x[:, :1], y), (x, y[:, 2:3]), (x[None], y[None, :, :1]), (x[:, None], y[:, None, :1]), (x[:1], y[:, :1])):
+        for _ in range(2):
+            np.testing.assert_allclose(f(torch.tensor(p), torch.tensor(q)).numpy(), BINARY[name](p, q), rtol=1e-6)
     np.testing.assert_allclose(f(a, a).numpy(), BINARY[name](x, x), rtol=1e-6)
     half = torch.tensor(np.concatenate((x, x), 1))[:, ::2]
     np.testing.assert_allclose(f(half, b).numpy(), BINARY[name](half.numpy(), y), rtol=1e-6)
@@ -72,6 +74,17 @@ def test_in_place():
     np.testing.assert_allclose(a.numpy(), (x + y) * np.float32(2) - np.float32(0.5), rtol=1e-6)
     assert a._version == 3 and a.data_ptr() == where
     a.mul_(a)
+    flat = torch.tensor(np.concatenate((x, y)).ravel())
+    for other in (flat[1:x.size + 1], flat[:x.size]):
+        part = flat[:x.size]
+        before = flat.numpy().copy()
+        if other.data_ptr() == part.data_ptr():
+            part.add_(other)
+            np.testing.assert_array_equal(part.numpy(), 2 * before[:x.size])
+        else:
+            with pytest.raises(RuntimeError, match="memory"):
+                part.add_(other)
+            np.testing.assert_array_equal(flat.numpy(), before)
     leaf = torch.tensor(x, requires_grad=True)
     with pytest.raises(RuntimeError, match="in-place"):
         leaf.add_(b)
@@ -90,3 +103,39 @@ def test_gradients():
         assert not (a + b).requires_grad
     with torch.inference_mode():
         assert (a + b).is_inference()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape,dims", [((8, N), None), ((8, N), 0), ((8, N), 1), ((8, N), -1), ((3, 5, N), (0, 1)), ((3, 5, N), (1, 2)), ((3, 5, N), (0, 2)),
+                                        ((3, 5, N), 1), ((2, 4 * N), 1), ((8 * N,), 0)])
+def test_sums(shape, dims, dtype):
+    x = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    a = torch.tensor(x)
+    tight = dict(rtol=1e-6 if dtype is np.float32 else 1e-12, atol=2e-3 if dtype is np.float32 else 1e-10)
+    for keep in (False, True):
+        want = x.astype(np.float64).sum(dims, keepdims=keep)
+        n = x.size // max(want.size, 1)
+        args = () if dims is None and not keep else (dims, keep)
+        for _ in range(2):
+            assert a.sum(*args).shape == want.shape
+            np.testing.assert_allclose(a.sum(*args).numpy(), want, **tight)
+            np.testing.assert_allclose(a.mean(*args).numpy(), want / n, **tight)
+        np.testing.assert_allclose(torch.linalg.vector_norm(a, dim=dims, keepdim=keep).numpy(),
+                                   np.sqrt((x.astype(np.float64) ** 2).sum(dims, keepdims=keep)), rtol=1e-5)
+    turned = torch.tensor(np.moveaxis(x, 0, -1).copy()).movedim(-1, 0)
+    np.testing.assert_allclose(turned.sum(dims).numpy(), x.astype(np.float64).sum(dims), **tight)
+
+
+def test_sums_have_equal_bits_on_any_number_of_threads():
+    x = torch.tensor(np.random.default_rng(2).standard_normal((64, 8192)).astype(np.float32))
+    before = torch.get_num_threads()
+    got = []
+    try:
+        for n in (1, 2):
+            torch.set_num_threads(n)
+            for _ in range(2):
+                got.append([x.sum().item(), x.sum(0), x.sum(1)])
+    finally:
+        torch.set_num_threads(before)
+    for other in got[1:]:
+        assert other[0] == got[0][0] and torch.equal(other[1], got[0][1]) and torch.equal(other[2], got[0][2])

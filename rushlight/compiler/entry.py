@@ -71,8 +71,8 @@ def _check() -> bool:
 
 
 def grain_of(cost: int) -> int:
-    """Elements of one piece of parallel work: some 30 microseconds of it."""
-    return min(max(1_000_000 // (cost + 4), 8192), 131072) // 1024 * 1024
+    """Elements of one piece of parallel work: some 10 microseconds of it."""
+    return min(max(400_000 // (cost + 4), 4096), 32768) // 1024 * 1024
 
 
 def _symbols() -> None:

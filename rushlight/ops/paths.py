@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.cpu import loops
 from . import expr as E
 from .declare import Operator, Param
 
@@ -266,7 +267,7 @@ def inplace_path(plain: Plain, indent: str, big: bool = False) -> list[str]:
     lines = [
         "try:",
         f"    a = {t[0]}._a; d = a.dtype",
-        f"    ok = a.__class__ is ND and (d is F32 or d is F64) and a.base is None and (PLAIN or not {t[0]}.is_inference())",
+        f"    ok = a.__class__ is ND and (d is F32 or d is F64) and (a.base is None or a.size >= BIG) and (PLAIN or not {t[0]}.is_inference())",
     ]
     if len(t) == 2:
         lines.append(f"    oc = {t[1]}.__class__")
@@ -274,7 +275,7 @@ def inplace_path(plain: Plain, indent: str, big: bool = False) -> list[str]:
         lines.append(f"        b = {t[1]}; rg = {t[0]}._rg")
         lines.append("    else:")
         lines.append(
-            f"        b = {t[1]}._a; ok = ok and d is b.dtype and b.__class__ is ND and b.base is None; rg = "
+            f"        b = {t[1]}._a; ok = ok and d is b.dtype and b.__class__ is ND and (b.base is None or a.size >= BIG); rg = "
             f"{t[0]}._rg or {t[1]}._rg"
         )
         # NumPy takes the third operand of maximum and minimum by keyword only
@@ -321,7 +322,7 @@ def reduction_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
         return f
 
     dtypes = DTYPES[op.result] if whole else "d is F32 or d is F64"
-    cond = [f"a.__class__ is ND and ({dtypes}) and 0 < a.size < BIG"]
+    cond = [f"a.__class__ is ND and ({dtypes}) and a.size > 0"]
     if "dtype" in names:
         cond.append("dtype is None")
     if op.has_out:
@@ -332,10 +333,13 @@ def reduction_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
         axis = "dim if dim.__class__ is int else None"
     keep = "keepdim" if "keepdim" in names else "False"
     lines = ["    try:", "        a = input._a; d = a.dtype", f"        if {' and '.join(cond)}:"]
-    lines.append(
-        f"            s = quiet(REDUCE, {'a' if whole else 'quiet(MAP, a, d.type)'}, {axis}, None, None, {keep} is "
-        "True)"
-    )
+    reduced = f"quiet(REDUCE, {'a' if whole else 'quiet(MAP, a, d.type)'}, {axis}, None, None, {keep} is True)"
+    if fold.combine == "add":
+        env["SUM"] = loops.Sum(fold.map)
+        reduced += f" if a.size < BIG else SUM(a, {axis}, {keep} is True)"
+    else:
+        reduced += " if a.size < BIG else None"
+    lines += [f"            s = {reduced}", "            if s is None: raise TypeError('this is for the general path')"]
     if fold.finish is not None:
         count = "a.size // s.size" if "dim" in names else "a.size"
         lines += [

@@ -6,13 +6,14 @@ from the disk) is paid back. None from `pointwise` means: use NumPy.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import native
 from .allocator import empty
 
-__all__ = ["BIG", "Direct", "pointwise"]
+__all__ = ["BIG", "Direct", "Sum", "plain_sum", "pointwise"]
 
 BIG = 65536          # elements of the result from which a loop is considered
 WORTH = 1 << 22      # primitives evaluated through NumPy before a loop is made
@@ -92,6 +93,8 @@ class Direct:
     def __call__(self, *args: Any, out: np.ndarray | None = None) -> np.ndarray | None:
         a = args[0]
         k = 2 if len(self.tensors) == 2 and args[1].__class__ is np.ndarray else 1
+        if k == 2 and a.shape != args[1].shape:
+            return self._stretched(a, args[1]) if out is None and len(args) == 2 else None
         key = (a.dtype.num, k)
         spec = self.made.get(key)
         if spec is None:
@@ -100,21 +103,106 @@ class Direct:
             return None
         if out is None:
             out = empty(a.shape, spec.np_out)
+        elif k == 2 and 0 < abs(native.address(args[1]) - native.address(out)) < out.nbytes:
+            return None                 # the loop would read what it has written
         if len(args) == k:
             done = spec.fast(*args, out)
         else:
             done = spec.fast(*args[:k], out, *map(float, args[k:]))
         return out if done else None
 
+    def _stretched(self, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+        """One operand has the result's shape; the other is one row of it for all, or one value for each row."""
+        which = int(a.size < b.size)
+        full, part = (b, a) if which else (a, b)
+        shape, less = full.shape, part.shape
+        if less == shape[len(shape) - len(less):] and less:
+            n, role = part.size, "column"
+        elif less == (*shape[:-1], 1):
+            n, role = shape[-1], "row"
+        else:
+            return None
+        key = (full.dtype.num, which, role)
+        kernel = self.made.get(key)
+        if kernel is None:
+            if not self._worth(key, full.size):
+                return None
+            kernel = self.made[key] = self._row(full.dtype, which, role)
+        if not kernel or not n:
+            return None
+        out = empty(shape, kernel.result or full.dtype)
+        f = kernel.kernel.quick.get(full.dtype.num)
+        rows = full.reshape(-1, n) if full.flags.c_contiguous else full
+        if f is None:
+            if not full.flags.c_contiguous or not part.flags.c_contiguous:
+                return None
+            kernel.kernel(full.dtype.name, rows, part, out.reshape(-1, n))
+            return out
+        return out if f(rows, part, out.reshape(-1, n)) else None
+
+    def _row(self, d: np.dtype, which: int, role: str) -> Any:
+        from ...compiler import jit, kernels, scalar
+        from ...compiler.llvm import Buffer, Pass
+        if not jit.available() or d.name not in _TYPES or not kernels.has_native([self.root], d.name):
+            return False
+        result = "bool" if self.logical else d.name
+        names = self.tensors[::-1] if which else self.tensors
+
+        def make(m: Any, dtype: str) -> Any:
+            return m.row("pointwise", [Buffer(names[0], dtype), Buffer(names[1], dtype, "1" if role == "column" else "0"), Buffer("result!", result)],
+                         [Pass({"result!": self.root})], compute=scalar.register_dtype(dtype))
+        return _Row(kernels.RowKernel("pointwise", make, ["full", role, "full"], ["result!"]), np.dtype(bool) if self.logical else None)
+
+    def _worth(self, key: tuple, size: int) -> bool:
+        """Whether the work done without a loop has become worth making it."""
+        from ...ops.expr import PRIMITIVES, postorder
+        n = self.work[key] = self.work.get(key, 0) + size * sum(1 for e in postorder(self.root) if e.op in PRIMITIVES)
+        return n >= WORTH
+
     def _consider(self, key: tuple, a: np.ndarray, k: int) -> Any:
         """The loop, once the work done without it is worth making it; False when there is none."""
-        from ...ops.expr import PRIMITIVES, postorder
-        n = self.work.get(key, 0) + a.size * sum(1 for e in postorder(self.root) if e.op in PRIMITIVES)
-        if n < WORTH:
-            self.work[key] = n
+        if not self._worth(key, a.size):
             return None
         d = a.dtype
         numbers = self.tensors[k:] + self.numbers
         f = False if numbers and d.kind != "f" else _make(self.root, self.tensors[:k], numbers, [a] * k, d, np.dtype(bool) if self.logical else d)
         self.made[key] = spec = f.spec((d.name,) * k) if f and f != -1 else False
         return spec
+
+
+class _Row(NamedTuple):
+    kernel: Any                     # a RowKernel
+    result: np.dtype | None         # where it is not the operands'
+
+
+class Sum:
+    """The sum of an expression of "input" over big arrays (compiler/folds.py), once it is worth making; None: use NumPy."""
+
+    __slots__ = ("root", "work", "made")
+
+    def __init__(self, root: Any) -> None:
+        self.root, self.work = root, 0
+        self.made: Any = None
+
+    def __call__(self, a: np.ndarray, axis: Any, keepdims: bool = False) -> np.ndarray | None:
+        if self.made is None:
+            self.work += a.size
+            if self.work < WORTH or a.dtype.kind != "f":
+                return None
+            self.made = self._make(a.dtype)
+        return self.made(a, axis, keepdims) if self.made else None
+
+    def _make(self, d: np.dtype) -> Any:
+        from ...compiler import folds, jit, kernels
+        return folds.Sum(self.root) if jit.available() and kernels.has_native([self.root], d.name) else False
+
+
+_plain_sum: list[Sum] = []
+
+
+def plain_sum(a: np.ndarray, axis: Any, keepdims: bool = False) -> np.ndarray | None:
+    """`Sum` of the elements themselves."""
+    if not _plain_sum:
+        from ...ops.expr import arg
+        _plain_sum.append(Sum(arg("input")))
+    return _plain_sum[0](a, axis, keepdims)
