@@ -19,7 +19,7 @@ LAYERS = [
         [f"rushlight.compiler.{m}" for m in "builder cache jit llvm nest scalar target vecmath".split()],
     ),
     ("backends", ["rushlight.backends"]),
-    ("kernels", [f"rushlight.compiler.{m}" for m in "entry gather kernels row_kernels".split()]),
+    ("kernels", [f"rushlight.compiler.{m}" for m in "entry folds gather kernels row_kernels".split()]),
     ("core", ["rushlight.core"]),
     ("autograd", ["rushlight.autograd"]),
     ("operators", ["rushlight.ops"]),
