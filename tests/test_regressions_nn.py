@@ -473,3 +473,70 @@ def test_modules_can_exchange_contents_on_conversion():
         assert layer.weight is not weight and isinstance(layer.weight, nn.Parameter)
     finally:
         future.set_overwrite_module_params_on_conversion(False)
+
+
+# --- checkpointing, DataParallel ----------------------------------------------------------------------------------------
+
+
+def gradients_of(call):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 2), nn.Sigmoid())
+    x = torch.randn(5, 3, requires_grad=True)
+    y = call(model, x)
+    y.square().sum().backward()
+    return [y.detach(), x.grad, *[p.grad for p in model.parameters()], torch.rand(3)]
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("call", [
+    lambda m, x, r: torch.utils.checkpoint.checkpoint(m, x, use_reentrant=r),
+    lambda m, x, r: torch.utils.checkpoint.checkpoint_sequential(m, 2, x, use_reentrant=r),
+    lambda m, x, r: torch.utils.checkpoint.checkpoint(lambda x: torch.utils.checkpoint.checkpoint(m, x, use_reentrant=r), x, use_reentrant=r)])
+def test_checkpoints_give_the_same_gradients_and_random_numbers(call, reentrant):
+    plain, kept = gradients_of(lambda m, x: m(x)), gradients_of(lambda m, x: call(m, x, reentrant))
+    assert all(torch.equal(a, b) for a, b in zip(plain, kept, strict=True))
+
+
+def test_checkpoints_keep_nothing_and_run_again():
+    checkpoint = torch.utils.checkpoint
+    runs = []
+
+    def part(x):
+        runs.append(len(runs))
+        return (2 * x).sin().cos()
+
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    y = checkpoint.checkpoint(part, x, use_reentrant=False)
+    assert runs == [0]
+    y.sum().backward(retain_graph=True)
+    assert runs == [0, 1]
+    y.sum().backward()
+    assert runs == [0, 1, 2] and torch.allclose(x.grad, -4 * torch.sin(torch.sin(2 * x)) * torch.cos(2 * x))
+    assert torch.autograd.gradgradcheck(lambda x: checkpoint.checkpoint(part, x, use_reentrant=False), (x,))
+
+
+def test_checkpoints_notice_another_computation():
+    checkpoint = torch.utils.checkpoint
+    x = torch.ones(2, 3, requires_grad=True)
+
+    def check(first, second, message, **options):
+        forms = iter((first, second))
+        y = checkpoint.checkpoint(lambda x: next(forms)(x), x, use_reentrant=False, **options)
+        with pytest.raises(checkpoint.CheckpointError, match=message):
+            y.sum().backward()
+
+    check(lambda x: x.sin() * x.cos(), lambda x: x.sin(), "A different number of tensors was saved")
+    check(lambda x: x.sin(), lambda x: x[:1].sin(), "different metadata")
+    check(lambda x: x.sin(), lambda x: x.sin() * x.cos(), "save more tensors during recomputation", early_stop=False)
+    with pytest.raises(ValueError, match="Unexpected keyword arguments: bogus"):
+        checkpoint.checkpoint(torch.sin, x, use_reentrant=True, bogus=1)
+    with pytest.warns(UserWarning, match="use_reentrant parameter should be passed explicitly"):
+        checkpoint.checkpoint(torch.sin, x)
+
+
+def test_data_parallel_calls_its_module():
+    layer = nn.Linear(2, 3)
+    model = nn.DataParallel(layer, device_ids=[0])
+    x = torch.randn(4, 2)
+    assert torch.equal(model(x), layer(x)) and list(model.state_dict()) == ["module.weight", "module.bias"]
+    assert torch.equal(nn.parallel.data_parallel(layer, x), layer(x))

@@ -10,10 +10,10 @@ from typing import Any
 
 from . import modules
 
-_SUBMODULES = ("functional", "init", "modules", "parameter", "utils")
+_SUBMODULES = ("functional", "init", "modules", "parallel", "parameter", "utils")
 _PARAMETER = ("Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter")
 
-__all__ = [*modules.__all__, *_PARAMETER, "factory_kwargs"]
+__all__ = [*modules.__all__, *_PARAMETER, "DataParallel", "factory_kwargs"]
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
@@ -41,6 +41,8 @@ def __getattr__(name: str) -> Any:
         value: Any = import_module(f"{__name__}.{name}")
     elif name in _PARAMETER:
         value = getattr(import_module(f"{__name__}.parameter"), name)
+    elif name == "DataParallel":
+        value = import_module(f"{__name__}.parallel").DataParallel
     elif name in modules.__all__:
         value = getattr(modules, name)
     else:

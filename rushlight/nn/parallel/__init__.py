@@ -1,0 +1,5 @@
+"""Modules on several devices. There is the CPU only here, so DataParallel calls its module, as PyTorch's does without GPUs."""
+
+from .data_parallel import DataParallel, data_parallel
+
+__all__ = ["DataParallel", "data_parallel"]
