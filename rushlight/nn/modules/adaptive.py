@@ -67,9 +67,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """New initial values of head and tails."""
         self.head.reset_parameters()
-        for first, second in self.tail:  # type: ignore[misc]
-            first.reset_parameters()
-            second.reset_parameters()
+        for tail in self.tail:
+            pair: Any = tail
+            for layer in pair:
+                layer.reset_parameters()
 
     def _check(self, input: Tensor, target: Tensor) -> None:
         dims = target.dim()

@@ -81,7 +81,7 @@ class ParametrizationList(ModuleList):
         shape, dtype = original.shape, original.dtype
         self.is_tensor = isinstance(start, Tensor)
         self.ntensors = 1 if self.is_tensor else len(start)
-        if self.is_tensor:
+        if isinstance(start, Tensor):
             if start.dtype != dtype:
                 raise ValueError("When `right_inverse` outputs one tensor, it may not change the dtype.\n"
                                  f"original.dtype: {dtype}\nright_inverse(original).dtype: {start.dtype}")
