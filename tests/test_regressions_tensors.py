@@ -302,3 +302,34 @@ def test_an_element_may_be_written_over_its_own_tensor(write):
     x.sum().backward()
     assert x[2:].tolist() == [3, 3, 3]
     assert leaf.grad[3] == 5 - (x[:2] != 3).sum() and leaf.grad[[2, 4]].tolist() == [0, 0]
+
+
+# --- memory formats -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layer", [
+    lambda x: torch.nn.functional.conv2d(x, torch.ones(3, 4, 3, 3)),
+    lambda x: torch.nn.functional.conv_transpose2d(x, torch.ones(4, 2, 3, 3)),
+    lambda x: torch.nn.functional.max_pool2d(x, 2),
+    lambda x: torch.nn.functional.max_pool2d(x, 2, return_indices=True)[1],
+    lambda x: torch.nn.functional.avg_pool2d(x, 2),
+    lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 2),
+    lambda x: torch.nn.functional.adaptive_max_pool2d(x, 2),
+    lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+    lambda x: torch.nn.functional.batch_norm(x, torch.zeros(4), torch.ones(4)),
+    lambda x: torch.nn.functional.interpolate(x, scale_factor=2),
+    lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="bilinear"),
+    lambda x: x.relu() + 1, lambda x: x.clone(), lambda x: x.double(), lambda x: torch.zeros_like(x),
+])
+def test_channels_last_goes_through(layer):
+    x = torch.linspace(-1, 1, 2 * 4 * 6 * 6).reshape(2, 4, 6, 6)
+    want = layer(x)
+    assert want.is_contiguous() and not want.is_contiguous(memory_format=torch.channels_last)
+    y = layer(x.contiguous(memory_format=torch.channels_last))
+    assert y.is_contiguous(memory_format=torch.channels_last) and not y.is_contiguous()
+    np.testing.assert_allclose(y.numpy(), want.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_channels_last_weights_make_channels_last_results():
+    x, w = torch.ones(2, 4, 5, 5), torch.ones(3, 4, 3, 3).contiguous(memory_format=torch.channels_last)
+    assert torch.nn.functional.conv2d(x, w).stride() == (27, 1, 9, 3)

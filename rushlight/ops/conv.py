@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import dtype as D
 from .declare import composite, structural
-from .nn_common import f, ints, narrow, wide
+from .nn_common import f, ints, keep_format, narrow, wide
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -44,6 +44,9 @@ def convolve(input: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple, 
     if transposed:
         return _conv().conv_transpose(input, weight, bias, stride, padding, output_padding, groups, dilation)
     return _conv().conv_forward(input, weight, bias, stride, padding, dilation, groups)
+
+
+keep_format(convolve, 2)
 
 
 @convolve.shape

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.tensor import hooks
 
-__all__ = ["F32", "F64", "NATIVE", "f", "ints", "kernels", "legacy_reduction", "narrow", "reduced", "reduction_of", "row_kernels", "row_kernels_for", "warn", "wide"]
+if TYPE_CHECKING:
+    from .declare import Operator
+
+__all__ = ["F32", "F64", "NATIVE", "f", "ints", "keep_format", "kernels", "legacy_reduction", "narrow", "reduced", "reduction_of", "row_kernels", "row_kernels_for", "warn", "wide"]
 
 F32, F64 = np.dtype("float32"), np.dtype("float64")
 NATIVE = 256                # elements from which a generated kernel is quicker than several NumPy calls
@@ -19,6 +22,36 @@ _kernels: list[Any] = []
 def f(name: str) -> Any:
     """An operator by name."""
     return hooks.function(name)
+
+
+def _is_channels_last(a: np.ndarray) -> bool:
+    """Whether the strides of a 4- or 5-dim array grow from the channels over the places to the samples, as PyTorch decides it."""
+    least = 0
+    for d in (1, *range(a.ndim - 1, 1, -1), 0):
+        n, s = a.shape[d], a.strides[d]
+        if not n or s < least or not s and d == 1 or not d and least == a.strides[1]:
+            return False
+        least = s * n if n > 1 else s
+    return True
+
+
+def _in_channels_last(r: np.ndarray) -> np.ndarray:
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(r, 1, -1)), -1, 1)
+
+
+def keep_format(op: Operator, operands: int = 1) -> None:
+    """The results of `op` are in channels_last where one of its first `operands` arrays is (and not row-major at the same time)."""
+    inner = op.array or op.body
+
+    def array(*args: Any) -> Any:
+        r = inner(*args)
+        for a in args[:operands]:
+            if a.ndim > 3 and not a.flags.c_contiguous and a.ndim < 6 and _is_channels_last(a):
+                if r.__class__ is not tuple:
+                    return _in_channels_last(r)
+                return tuple([_in_channels_last(x) if x is not None and x.ndim == a.ndim else x for x in r])
+        return r
+    op.array = array
 
 
 def kernels() -> tuple[Any, Any] | None:

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import dtype as D
 from . import execute
 from .declare import composite
-from .nn_common import f, narrow, row_kernels_for, wide
+from .nn_common import f, keep_format, narrow, row_kernels_for, wide
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -286,6 +286,7 @@ def _batch_train(input: Tensor, weight: Tensor | None, bias: Tensor | None, runn
 
 
 _batch_train.fast(_batch_train_array, keeps=("mean", "invstd"))
+keep_format(_batch_train)
 _batch_train.backward(lambda grad, needs, input, weight, bias, mean, invstd, eps: (*_batch_backward(
     grad, tuple(needs[:3]), input, weight, bias, mean, invstd, True, eps), None, None))
 
@@ -305,6 +306,7 @@ def _batch_eval(input: Tensor, weight: Tensor | None, bias: Tensor | None, runni
 
 
 _batch_eval.fast(_batch_eval_array, keeps=("mean", "invstd"))
+keep_format(_batch_eval)
 _batch_eval.backward(lambda grad, needs, input, weight, bias, mean, invstd, eps: (*_batch_backward(
     grad, tuple(needs[:3]), input, weight, bias, mean, invstd, False, eps), None, None))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import dtype as D
 from .declare import composite, structural
-from .nn_common import f, ints
+from .nn_common import f, ints, keep_format
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -88,6 +88,7 @@ def _max_indices(input: Tensor, k: tuple, s: tuple, p: tuple, d: tuple, ceil_mod
     return _pool().max_pool(input, k, s, p, d, ceil_mode)
 
 
+keep_format(_max_indices)
 _max_indices.shape(lambda input, k, s, p, d, ceil_mode: ((o := _pooled(input.shape, k, s, p, d, ceil_mode), input.dtype), (o, D.int64)))
 _max_indices.gradient(input=lambda grad, indices, input_meta, k: _unpool_sum(grad, indices, tuple(input_meta.shape), len(k)))
 
@@ -98,6 +99,7 @@ def _max(input: Tensor, k: tuple, s: tuple, p: tuple, d: tuple, ceil_mode: bool)
 
 
 _max.fast(lambda input, k, s, p, d, ceil_mode, keep: _pool().max_pool(input, k, s, p, d, ceil_mode, keep), keeps=("indices",))
+keep_format(_max)
 _max.gradient(input=lambda grad, indices, input_meta, k: _unpool_sum(grad, indices, tuple(input_meta.shape), len(k)))
 
 
@@ -151,6 +153,7 @@ def _avg_backward(grad: Tensor, shape: tuple, k: tuple, s: tuple, p: tuple, ceil
     return _pool().avg_pool_backward(grad, shape, k, s, p, ceil_mode, count_include_pad, divisor)
 
 
+keep_format(_avg)
 _avg.shape(lambda input, k, s, p, ceil_mode, count_include_pad, divisor: _pooled(input.shape, k, s, p, (1,) * len(k), ceil_mode))
 _avg.gradient(input=lambda grad, input_meta, k, s, p, ceil_mode, count_include_pad, divisor: _avg_backward(
     grad, tuple(input_meta.shape), k, s, p, ceil_mode, count_include_pad, divisor))
@@ -243,6 +246,7 @@ def _adaptive_max(input: Tensor, size: tuple):
     return _pool().adaptive_max_pool(input, size)
 
 
+keep_format(_adaptive_max)
 _adaptive_max.shape(lambda input, size: ((o := (*input.shape[:len(input.shape) - len(size)], *size), input.dtype), (o, D.int64)))
 _adaptive_max.gradient(input=lambda grad, indices, input_meta, size: _unpool_sum(grad, indices, tuple(input_meta.shape), len(size)))
 
@@ -257,6 +261,7 @@ def _adaptive_avg_backward(grad: Tensor, shape: tuple, rank: int):
     return _pool().adaptive_avg_pool_backward(grad, shape, rank)
 
 
+keep_format(_adaptive_avg)
 _adaptive_avg.shape(lambda input, size: (*input.shape[:len(input.shape) - len(size)], *size))
 _adaptive_avg.gradient(input=lambda grad, input_meta, size: _adaptive_avg_backward(grad, tuple(input_meta.shape), len(size)))
 _adaptive_avg_backward.shape(lambda grad, shape, rank: shape)

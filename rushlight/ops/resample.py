@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core import dtype as D
 from .declare import composite, structural
-from .nn_common import f, narrow, warn, wide
+from .nn_common import f, keep_format, narrow, warn, wide
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -150,6 +150,7 @@ def _resize(input: Tensor, tables: tuple):
     return np.ascontiguousarray(narrow(x, input.dtype))
 
 
+keep_format(_resize)
 _resize.shape(lambda input, tables: (*input.shape[:len(input.shape) - len(tables)], *[len(t.index) for t in tables]))
 _resize.gradient(input=lambda grad, tables: _resize(grad, tuple(t.transposed for t in tables)))
 
