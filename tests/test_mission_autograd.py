@@ -897,6 +897,58 @@ def test_old_style():  # mission: E-06
         MulConstant.apply(a, b)
 
 
+def test_old_style_marks_and_results():  # mission: E-06, B-10
+    class Exp(Function):
+        def forward(self, x):
+            y = x.exp()
+            self.save_for_backward(y)
+            return y
+
+        def backward(self, g):
+            return g * self.saved_tensors[0]
+
+    class AddInPlace(Function):
+        def forward(self, x):
+            self.mark_dirty(x)
+            x.add_(1)
+            return x
+
+        def backward(self, g):
+            return g * 3
+
+    class DoubleAndSign(Function):
+        def forward(self, x):
+            sign = x.sign()
+            self.mark_non_differentiable(sign)
+            return x * 2, sign
+
+        def backward(self, g, _):
+            return g * 2
+
+    x = leaf(1.0, -2.0)
+    y = Exp()(x)
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == y.tolist() == [np.exp(1.0), np.exp(-2.0)]
+    y = Exp()(x)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match=INPLACE):
+        y.sum().backward()
+    z = x * 1
+    assert AddInPlace()(z) is z and z.tolist() == [2, -1] and torch.autograd.grad(z.sum(), x)[0].tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="leaf"):
+        AddInPlace()(x)
+    double, sign = DoubleAndSign()(x)
+    assert double.requires_grad and not sign.requires_grad
+    assert torch.autograd.grad(double.sum(), x)[0].tolist() == [2, 2]
+    for result, text in (("text", "got str"), (None, "not have been used"), ((x, x), "expected 1, got 2")):
+        class Returns(Exp):
+            def backward(self, g, result=result):
+                return result
+        with pytest.raises(RuntimeError, match=text):
+            torch.autograd.grad(Returns()(x).sum(), x)
+    with torch.no_grad():
+        assert Exp()(x).grad_fn is None
+
+
 def test_old_style_constructor():  # mission: E-07
     a, b = leaf(1.0), leaf(3.0)
     assert MulConstant(5)(a, b)[0].item() == 15

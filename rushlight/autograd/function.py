@@ -227,8 +227,15 @@ class Function(FunctionCtx):
         self.needs_input_grad = tuple(a.requires_grad for a in args)
         recording = modes.grad and any(self.needs_input_grad)
         with _no_grad():
-            out = self.forward(*[a.detach() if a.requires_grad else a for a in args])
+            plain = [a.detach() if a.requires_grad else a for a in args]
+            out = self.forward(*plain)
+        given = {id(p): a for p, a in zip(plain, args, strict=True)}      # what forward names by the plain tensor is the argument
         self._to_save = tuple(next((a for a in args if s is not None and a._a is s._a), s) for s in self._to_save)
+        self._dirty = tuple(given.get(id(t), t) for t in self._dirty)
+        if isinstance(out, (tuple, list)):
+            out = type(out)([given.get(id(o), o) for o in out])
+        else:
+            out = given.get(id(out), out)
         return _finish(self, type(self).__name__, _OldNode, args, out, recording)
 
 
