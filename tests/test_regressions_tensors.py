@@ -260,6 +260,32 @@ def test_a_list_of_tensors_and_numbers_is_of_the_common_dtype():
     assert torch.tensor([1.5, torch.tensor(2)]).dtype is torch.float32
 
 
+def test_real_views_of_complex_tensors_and_writes_to_either():
+    weights = torch.arange(4.0, dtype=torch.float64).view(2, 2)
+    leaf = torch.tensor([1 + 1j, 2 - 1j], dtype=torch.complex128, requires_grad=True)
+    x = leaf * 1
+    v = torch.view_as_real(x)
+    v.mul_(torch.tensor([2.0, 3.0], dtype=torch.float64))
+    (torch.view_as_real(x) * weights).sum().backward()      # 0*2a + 1*3b + 2*2c + 3*3d
+    assert leaf.grad.tolist() == [3j, 4 + 9j]
+    leaf.grad = None
+    x = leaf * 1
+    v = torch.view_as_real(x)
+    x.mul_(1j)                                              # a+bi -> -b+ai
+    (v * weights).sum().backward()                          # 0*-b + 1*a + 2*-d + 3*c
+    assert leaf.grad.tolist() == [1 + 0j, 3 - 2j]
+
+
+def test_complex_views_of_real_tensors_and_writes_to_either():
+    leaf = torch.arange(7.0, dtype=torch.float64).requires_grad_()
+    x = leaf * 1
+    v = torch.view_as_complex(x[:6].view(3, 2))
+    v.mul_(1j)
+    x.mul_(2)
+    (torch.view_as_real(v) * torch.arange(6.0, dtype=torch.float64).view(3, 2)).sum().backward()
+    assert leaf.grad.tolist() == [2, 0, 6, -4, 10, -8, 0]
+
+
 # --- indexing -----------------------------------------------------------------------------------------------------------
 
 

@@ -337,7 +337,7 @@ class CopySlices(Node):
     """The history of a base after an in-place operation `inner` on a view of it: the gradient goes through as it is, except for the
     view's elements, which go through `inner`."""
 
-    __slots__ = ("inner", "at", "geometry", "shape", "strides", "numpy_dtype")
+    __slots__ = ("inner", "at", "geometry", "shape", "strides", "complex")
 
     def __init__(self, base: Tensor, view: Tensor, inner: Node, at: int = 0) -> None:
         self.seq = next_seq()
@@ -345,6 +345,7 @@ class CopySlices(Node):
         self.inner, self.at = inner, at
         self.geometry = Geometry.relative(view._a, base._a)
         self.shape, self.strides = base._a.shape, base._a.strides
+        self.complex = view.dtype.is_complex
         self.next = (edge(base) if base._rg else None, *inner.next[:at], *inner.next[at + 1:])
         self.saved = (inner,)
 
@@ -356,7 +357,7 @@ class CopySlices(Node):
         g = f("empty_strided")(self.shape, tuple(s // grad._a.itemsize for s in self.strides), dtype=grad.dtype) if not grad.is_contiguous() or \
             self.strides != grad._a.strides else None
         g = f("clone")(grad) if g is None else g.copy_(grad)
-        part = f("as_strided")(g, self.geometry.shape, self.geometry.stride, self.geometry.offset)
+        part = f("as_strided")(_numbers(g, self.complex), self.geometry.shape, self.geometry.stride, self.geometry.offset)
         inner, at = self.inner, self.at
         own = self if inner.next[at] is not None else None
         r = inner.backward(f("clone")(part), (*next[1:at + 1], own, *next[at + 1:]))
@@ -367,10 +368,21 @@ class CopySlices(Node):
         return (g, *r[:at], *r[at + 1:])
 
 
+def _numbers(g: Tensor, complex: bool) -> Tensor:
+    """A fresh tensor's memory as complex or as real numbers: views may be of the other kind than their base."""
+    f = hooks.function
+    if g.dtype.is_complex == complex:
+        return g
+    if not complex:
+        return f("view_as_real")(g)
+    n = 1 + sum((k - 1) * s for k, s in zip(g.shape, g.stride(), strict=True))
+    return f("view_as_complex")(f("as_strided")(g, (n // 2, 2), (2, 1), 0))
+
+
 class ViewOfBase(Node):
     """The node of a view whose base got a new history: as_strided of the base."""
 
-    __slots__ = ("geometry", "base_shape", "base_strides", "base_dtype")
+    __slots__ = ("geometry", "base_shape", "base_strides", "base_complex")
 
     def backward(self, grad: Any, next: tuple) -> tuple:
         f = hooks.function
@@ -379,17 +391,21 @@ class ViewOfBase(Node):
         if spread:      # an expanded view: the gradients of one element add up
             grad = f("sum")(grad, spread, True)
             shape = tuple(1 if i in spread else n for i, n in enumerate(shape))
-        g = f("zeros")(self.base_shape, dtype=grad.dtype)
+        complex, d = grad.dtype.is_complex, grad.dtype
+        if complex != self.base_complex:
+            d = d.to_real() if complex else d.to_complex()
+        g = f("zeros")(self.base_shape, dtype=d)
         if self.base_strides is not None:
-            g = f("empty_strided")(self.base_shape, self.base_strides, dtype=grad.dtype).fill_(0)
+            g = f("empty_strided")(self.base_shape, self.base_strides, dtype=d).fill_(0)
+        numbers = _numbers(g, complex)
         if overlaps(shape, stride):
             places = np.zeros((1,) * len(shape), np.int64)
             for i, (n, s) in enumerate(zip(shape, stride, strict=True)):
                 places = places + (np.arange(n) * s).reshape([-1 if k == i else 1 for k in range(len(shape))])
-            flat = f("as_strided")(g, (int(places.max()) + 1,), (1,), self.geometry.offset)
+            flat = f("as_strided")(numbers, (int(places.max()) + 1,), (1,), self.geometry.offset)
             flat.index_add_(0, wrap(places.reshape(-1)), f("reshape")(grad, (-1,)))
         else:
-            f("as_strided")(g, shape, stride, self.geometry.offset).copy_(grad)
+            f("as_strided")(numbers, shape, stride, self.geometry.offset).copy_(grad)
         return (g,)
 
 
@@ -422,7 +438,7 @@ def regenerate(t: Tensor) -> None:
     n.take_retained(old)
     n.seq, n.next, n.saved, n.where = next_seq(), (edge(base),), (), None
     n.geometry = Geometry.relative(t._a, base._a)
-    n.base_shape = base._a.shape
+    n.base_shape, n.base_complex = base._a.shape, base.dtype.is_complex
     dense = base._a.flags.c_contiguous
     n.base_strides = None if dense else tuple(s // base._a.itemsize for s in base._a.strides)
     t._node, t._rg = n, True
