@@ -760,3 +760,27 @@ def test_batches_of_compressed_matrices(layout):
                      (c.values().clone().requires_grad_(),))
     with pytest.raises(RuntimeError, match="same number of specified elements"):
         in_layout(np.stack([np.eye(2), np.ones((2, 2))]), layout)
+
+
+def test_iteration_and_in_place_operators():
+    a = holes((3, 4), 21)
+    t = torch.tensor(a).to_sparse()
+    for row, want in zip(t, a, strict=True):
+        same(row, want)
+    same(t.unbind(1)[2], a[:, 2])
+    s, d = t.clone(), torch.ones(3, 4, dtype=torch.float64)
+    s += t
+    s *= 3
+    s /= 2
+    same(s, 3 * a)
+    d += t
+    d -= 2 * t
+    same(d, 1 - a)
+
+
+def test_complex_products():
+    v = torch.tensor([1 + 2j, 3 - 1j, 2j, 1.0], requires_grad=True)
+    x = torch.tensor(RNG.normal(size=(4, 2)) + 1j * RNG.normal(size=(4, 2)), requires_grad=True)
+    v = v.detach().to(torch.complex128).requires_grad_()
+    assert gradcheck(lambda v, x: torch.sparse_coo_tensor(INDICES, v, (2, 4)) @ x, (v, x))
+    assert gradcheck(lambda v: (torch.sparse_coo_tensor(INDICES, v, (2, 4)) * 2).to_dense(), (v,))

@@ -14,7 +14,7 @@ FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "slices", "create
             "masks", "scatter_views", "join", "sort", "sets", "statistics", "matmul", "einsum", "random",
             "activation", "linear", "attention", "loss", "loss_class", "loss_ctc", "norm", "conv", "pool",
             "resample", "embedding", "linalg", "matrices", "decompositions", "lapack", "fft", "special", "windows", "copies", "masked_ops",
-            "internal", "sparse", "sparse_rules")
+            "internal", "sparse", "sparse_rules", "sparse_functions")
 _loaded: list[bool] = []
 
 

@@ -1,4 +1,4 @@
-"""What operators do with sparse operands: a rule for each that can, beside the operators of `torch.sparse`.
+"""What operators do with sparse operands: a rule for each that can. Those of `torch.sparse` are in sparse_functions.py.
 
 `execute.run` finds the rule of a record when an operand is sparse. A record without one runs its body if it is a composite and is
 otherwise refused by name. Rules are written in tensor operators on the values, so that gradients of any order come with them.
@@ -17,7 +17,7 @@ from ..core.tensor import Tensor as T
 from ..core.tensor import bump, wrap
 from . import declare, execute
 from .copy import _to_copy
-from .declare import composite, structural
+from .declare import structural
 from .execute import normalize_dims
 from .nn_common import f
 from .reduce import _norm2
@@ -36,7 +36,6 @@ from .sparse import (
 )
 
 if TYPE_CHECKING:
-    from ..core.dtype import dtype as DType
     from ..core.tensor import Tensor
 
     Number = int | float | complex
@@ -313,7 +312,7 @@ def _conj(t: Any) -> Any:
     return f("conj_physical")(t) if t.dtype.is_complex else t
 
 
-def _matrix(name: str, t: Any) -> tuple[Any, Any, Any]:
+def matrix(name: str, t: Any) -> tuple[Any, Any, Any]:
     """(values, rows, columns) of a sparse matrix."""
     a = t._a
     if a.ndim != 2 or isinstance(a, SparseCOO) and a.sparse_dim != 2:
@@ -322,7 +321,7 @@ def _matrix(name: str, t: Any) -> tuple[Any, Any, Any]:
     return values_of(t).reshape((at.shape[1],)), wrap(np.ascontiguousarray(at[0])), wrap(np.ascontiguousarray(at[1]))
 
 
-def _fit(name: str, a: Any, b: Any) -> None:
+def require_product(name: str, a: Any, b: Any) -> None:
     if a.dim() != 2 or b.dim() != 2:
         raise RuntimeError(f"{name}: Expected 2D (or 1D, vector) tensors, but got {a.dim()}D and {b.dim()}D")
     if a.shape[1] != b.shape[0]:
@@ -333,13 +332,13 @@ def _fit(name: str, a: Any, b: Any) -> None:
 
 @rule("mm")
 def _mm(input: Any, mat2: Any) -> Any:
-    _fit("mm", input, mat2)
+    require_product("mm", input, mat2)
     if is_sparse(input) and is_sparse(mat2):
         return _sparse_times_sparse(input, mat2)
     if is_sparse(input):
-        v, i, j = _matrix("mm", input)
+        v, i, j = matrix("mm", input)
         return product.function(v, i, j, mat2, input.shape[0])
-    v, i, j = _matrix("mm", mat2)
+    v, i, j = matrix("mm", mat2)
     return product.function(v, j, i, input.t(), mat2.shape[1]).t()
 
 
@@ -378,7 +377,7 @@ def _bmm(input: Any, mat2: Any) -> Any:
 
 
 @rule("addmm")
-def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+def add_product(input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     p = _mm(mat1, mat2) if is_sparse(mat1) or is_sparse(mat2) else f("mm")(mat1, mat2)
     p = p if alpha == 1 else p * alpha
     if is_sparse(input) and not is_sparse(p):
@@ -521,6 +520,12 @@ def _select(input: Any, dim: int, index: int) -> Any:
     return _chosen(t, keep, np.delete(a.indices[:, keep], d, 0), shape, a.coalesced)
 
 
+@rule("unbind")
+def _unbind(input: Any, dim: int = 0) -> Any:
+    (d,) = normalize_dims((dim,), input.dim(), "unbind")
+    return tuple(_select(input, d, i) for i in range(input.shape[d]))
+
+
 def _between(input: Any, dim: int, start: int, end: int) -> Any:
     t = coo_of(input)
     a = t._a
@@ -636,146 +641,3 @@ def getitem(t: Any, index: Any) -> Any:
         else:
             raise NotImplementedError(f"a sparse tensor cannot be indexed with {type(i).__name__}: use .to_dense() first")
     return t
-
-
-# --- torch.sparse -----------------------------------------------------------------------------------------------------
-@composite(ns="sparse", name="mm")
-def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None):
-    """The product of two matrices of which at least one is sparse; sparse if both are. With `reduce` ("sum", "mean", "amax", "amin") the
-    products of a CSR matrix's row are combined in that way."""
-    if reduce is None:
-        return f("mm")(mat1, mat2)
-    if reduce not in ("sum", "mean", "amax", "amin"):
-        raise RuntimeError(f"sparse.mm: reduce must be sum, mean, amax or amin, but got {reduce}")
-    if not is_sparse(mat1) or mat1._a.layout != "sparse_csr":
-        raise RuntimeError(f"sparse.mm: with reduce the first matrix must be of layout torch.sparse_csr, but got {layout_name(mat1)}")
-    _fit("sparse.mm", mat1, mat2)
-    v, _, columns = _matrix("sparse.mm", mat1)
-    rows = v.unsqueeze(1) * mat2.index_select(0, columns)
-    lengths = wrap(np.diff(mat1._a.ends).astype(np.int64))
-    kind = {"amax": "max", "amin": "min"}.get(reduce, reduce)
-    r = f("segment_reduce")(rows, kind, lengths=lengths)
-    return r if reduce == "sum" else r.masked_fill((lengths == 0).unsqueeze(1), 0)
-
-
-@composite(ns="sparse", name="addmm")
-def sparse_addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1.0, alpha: Number = 1.0):
-    """beta * mat + alpha * (mat1 @ mat2), where `mat1` is sparse."""
-    return _addmm(mat, mat1, mat2, beta, alpha)
-
-
-@composite(ns="sparse")
-def sampled_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1.0, alpha: Number = 1.0):
-    """alpha * (mat1 @ mat2) at the places of the CSR matrix `input` (only these are computed), plus beta * input."""
-    if not is_sparse(input) or input._a.layout != "sparse_csr":
-        raise RuntimeError(f"sampled_addmm: Expected self to have sparse csr layout, but got {layout_name(input)}")
-    if mat1.shape[-1] != mat2.shape[-2] or tuple(input.shape[-2:]) != (mat1.shape[-2], mat2.shape[-1]):
-        raise RuntimeError(f"sampled_addmm: sizes {list(input.shape)}, {list(mat1.shape)} and {list(mat2.shape)} do not fit")
-    a = input._a
-    at = a.coordinates()
-    lead = tuple(wrap(np.ascontiguousarray(i)) for i in at[:-2])
-    rows, columns = (wrap(np.ascontiguousarray(i)) for i in at[-2:])
-    p = (mat1[(*lead, rows)] * mat2.transpose(-2, -1)[(*lead, columns)]).sum(-1).reshape(a.values.shape)
-    return make((p if alpha == 1 else p * alpha) + values_of(input) * beta, a)
-
-
-@composite(ns="sparse", name="sum")
-def sparse_sum(input: Tensor, dim: Any = None, dtype: DType | None = None):
-    """The sum of a sparse tensor, or sums over dimensions: sparse unless all sparse dimensions are summed over."""
-    return f("sum")(input, dim, dtype=dtype) if dim is not None else f("sum")(input, dtype=dtype)
-
-
-def _softly(input: Any, dim: int, dtype: Any, log: bool) -> Any:
-    t = input if dtype is None else input.to(dtype)
-    name = "log_softmax" if log else "softmax"
-    if not t.dtype.is_floating_point:
-        raise NotImplementedError(f"\"sparse.{name}\" not implemented for '{t.dtype!r}': give a floating dtype")
-    if not is_sparse(t) or not isinstance(t._a, SparseCOO):
-        raise RuntimeError(f"sparse.{name}: expected a sparse COO tensor, but got layout {layout_name(t)}")
-    t = coalesced(t)
-    a, v = t._a, values_of(t)
-    (d,) = normalize_dims((dim,), a.ndim, name)
-    if d >= a.sparse_dim:
-        return make(f(name)(v, d - a.sparse_dim + 1), a)
-    others = SparseCOO(np.delete(a.indices, d, 0), a.values, tuple(np.delete(a.shape, d)))
-    _, place, n = others.groups() if a.sparse_dim > 1 else (None, np.zeros(a.nnz, np.int64), 1)
-    top = np.full((n, *a.values.shape[1:]), -np.inf, a.values.dtype if a.values.dtype.kind == "f" else np.float32)
-    np.maximum.at(top, place, a.values.astype(top.dtype))
-    at = wrap(place)
-    x = v - wrap(top.astype(a.values.dtype)).index_select(0, at)
-    e = x.exp()
-    total = f("zeros")((n, *a.values.shape[1:]), dtype=v.dtype).index_add(0, at, e).index_select(0, at)
-    return make(x - total.log() if log else e / total, a)
-
-
-@composite(ns="sparse", name="softmax")
-def sparse_softmax(input: Tensor, dim: int, *, dtype: DType | None = None):
-    """`softmax` along `dim` over the elements that are there: the others count as -inf."""
-    return _softly(input, dim, dtype, False)
-
-
-@composite(ns="sparse", name="log_softmax")
-def sparse_log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None):
-    """`log_softmax` along `dim` over the elements that are there: the others count as -inf."""
-    return _softly(input, dim, dtype, True)
-
-
-@composite(ns="sparse")
-def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None):
-    """The sparse matrix whose diagonals are the rows of `diagonals`, that of offset k starting at column max(k, 0)."""
-    if isinstance(diagonals, T) and diagonals.dim() == 1:
-        diagonals = diagonals.unsqueeze(0)
-    k = np.atleast_1d(offsets._a).astype(np.int64)
-    n, m = shape
-    if diagonals.dim() != 2 or diagonals.shape[0] != len(k):
-        raise RuntimeError(f"Number of diagonals ({diagonals.shape[0]}) does not match the number of offsets ({len(k)})")
-    if len(np.unique(k)) != len(k):
-        raise RuntimeError("Offset tensor contains duplicate values")
-    if layout is not None and layout.name not in ("sparse_coo", "sparse_csr", "sparse_csc"):
-        raise RuntimeError(f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout}")
-    columns = np.broadcast_to(np.arange(diagonals.shape[1]), (len(k), diagonals.shape[1]))
-    rows = columns - k[:, None]
-    keep = (columns < m) & (rows >= 0) & (rows < n)
-    which, at = np.nonzero(keep)
-    v = diagonals[(wrap(which), wrap(at))]
-    t = make(v, SparseCOO(np.stack([rows[keep], columns[keep]]), v._a, (n, m)))
-    return t if layout is None or layout.name == "sparse_coo" else to_layout(t, layout.name)
-
-
-@composite(ns="torch", method=True)
-def smm(input: Tensor, mat: Tensor):
-    """The product of a sparse and a dense matrix, as a sparse one."""
-    return to_layout(f("mm")(input, mat), "sparse_coo")
-
-
-@composite(ns="torch", method=True)
-def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1):
-    """beta * input + alpha * (mat1 @ mat2) for a sparse `input` and `mat1`, as a sparse matrix."""
-    return input * beta + smm.fn(mat1, mat2) * alpha
-
-
-@composite(ns="torch")
-def saddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1):
-    """`sspaddmm`, by its old name."""
-    return sspaddmm.fn(input, mat1, mat2, beta=beta, alpha=alpha)
-
-
-@composite(ns="torch", aliases=("dsmm",))
-def spmm(input: Tensor, mat2: Tensor):
-    """`mm`, by its old name."""
-    return f("mm")(input, mat2)
-
-
-@composite(ns="torch", method=True)
-def resize_as_sparse_(input: Tensor, the_template: Tensor):
-    """The sparse tensor itself with the sizes and numbers of dimensions of another."""
-    return input.sparse_resize_(tuple(the_template.shape), the_template.sparse_dim(), the_template.dense_dim())
-
-
-@composite(ns="torch", aliases=("hsmm",))
-def hspmm(mat1: Tensor, mat2: Tensor):
-    """The product of a sparse COO and a dense matrix, as a tensor of one sparse dimension: the rows that have elements."""
-    rows = np.unique(coalesced(mat1)._a.indices[0])
-    p = f("mm")(mat1, mat2).index_select(0, wrap(rows))
-    return make(p, SparseCOO(rows[None], p._a, (mat1.shape[0], mat2.shape[1]), True))
-
