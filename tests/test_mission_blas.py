@@ -822,3 +822,28 @@ def test_old_names_on_meta():  # mission: Q-07 to Q-09, Q-11 to Q-14, Q-17, Q-22
                            (torch.gels(b, meta(3, 5)), [(5, 2), (3, 5)]), ((torch.potrf(a), torch.potri(a), torch.potrs(b, a)), [(3, 3), (3, 3), (3, 2)]),
                            (torch.pstrf(a), [(3, 3), (3,)]), (torch.symeig(a), [(3,), (0,)]), (torch.trtrs(b, a), [(3, 2), (3, 3)])):
         assert [tuple(t.shape) for t in result] == shapes and all(t.is_meta for t in result)
+
+
+@pytest.mark.filterwarnings("ignore:this overload", "ignore:This overload")
+def test_factors_without_dimensions():  # mission: Q-02
+    m, two = numbers(2, 2), tensor(2)
+    near(torch.addmm(two, m, tensor(3), m, m), 2 * m.numpy() + 3 * m.numpy() @ m.numpy())
+    near(m.addmm(two, m, m), 2 * m.numpy() + m.numpy() @ m.numpy())
+
+
+def test_products_of_bools():  # mission
+    m = torch.ones(2, 2, dtype=torch.bool)
+    for call in (lambda: torch.mm(m, m), lambda: torch.bmm(m[None], m[None]), lambda: torch.mv(m, m[0]), lambda: torch.dot(m[0], m[0]), lambda: m @ m):
+        with pytest.raises(RuntimeError, match="Bool"):
+            call()
+
+
+def test_nan_in_factorizations():  # mission
+    a, b = tensor([[NAN, 1], [1, 1]]), torch.ones(2, 1, dtype=torch.float64)
+    near(torch.inverse(a), np.full((2, 2), NAN))             # nan, not singular
+    near(torch.linalg.solve(a, b), np.full((2, 1), NAN))
+    near(torch.linalg.inv(torch.stack([a, torch.eye(2, dtype=torch.float64)]))[1], np.eye(2))
+    assert torch.linalg.lu_factor(a)[1].tolist()[1] == 2
+    for bad in (a, tensor([[1, NAN], [NAN, 1]])):
+        with pytest.raises(RuntimeError, match="positive-definite"):
+            torch.linalg.cholesky(bad)

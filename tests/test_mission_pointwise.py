@@ -684,3 +684,18 @@ def test_number_to_powers(dtype):  # mission: M-45
     assert torch.pow(2.0, torch.tensor([1, -2])).tolist() == [2, 0.25] and torch.pow(2, torch.empty(0)).shape == (0,)
     with pytest.raises(TypeError):
         torch.pow(2, 3)
+
+
+def test_bools_are_refused():  # mission: M-31, M-34, M-37, M-39, M-40, M-44
+    t = torch.tensor([True, False])
+    for call in (lambda: torch.fmod(t, True), lambda: torch.remainder(t, t), lambda: t // t, lambda: torch.div(t, t, rounding_mode="trunc"), lambda: torch.pow(t, t),
+                 lambda: torch.clamp(t, max=True), lambda: torch.addcmul(t, t, t), lambda: torch.lerp(t, t, 0.5)):
+        with pytest.raises(RuntimeError):
+            call()
+    assert torch.pow(t, 2).tolist() == [1, 0] and torch.div(t, True).tolist() == [1, 0] and torch.remainder(t, 2).tolist() == [1, 0] and t.clamp(0, 1).dtype is torch.int64
+
+
+@pytest.mark.filterwarnings("ignore:this overload")
+def test_factors_without_dimensions():  # mission: M-27, M-30, M-31
+    x, three = tensor([1, 2]), tensor(3)
+    assert torch.add(x, three, x).tolist() == [4, 8] and torch.addcmul(x, three, x, x).tolist() == [4, 14] and torch.addcdiv(x, three, x, x).tolist() == [4, 5]

@@ -703,3 +703,11 @@ def test_topk(dtype):  # mission: O-21
         torch.topk(x, 1, 2)
     with pytest.raises(TypeError):
         torch.topk(x)
+
+
+def test_order_of_bools():  # mission: N-07, N-08, N-11, O-09, O-20, O-21
+    t = torch.tensor([True, False, True])
+    for call in (lambda: torch.median(t), lambda: torch.median(t, 0), lambda: torch.kthvalue(t, 1), lambda: torch.topk(t, 1)):
+        with pytest.raises(RuntimeError, match="[Bb]ool"):
+            call()
+    assert torch.sort(t)[0].tolist() == [False, True, True] and torch.mode(t)[0].item() is True

@@ -94,7 +94,13 @@ def mul(input: Tensor | Number, other: Tensor | Number):
     return input * other
 
 
+def _no_bools(name, *operands):
+    if all(_kind(x) == D.BOOL for x in operands):
+        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+
+
 def _check_zero(input, other):
+    _no_bools("division with rest", input, other)
     if max(_kind(input), _kind(other)) < D.FLOAT and np.any(np.asarray(other) == 0):
         raise RuntimeError("ZeroDivisionError")
 
@@ -165,6 +171,7 @@ def fmod(input: Tensor, other: Tensor | Number):
 
 
 def _check_pow(input, exponent):
+    _no_bools("pow", input, exponent)
     if max(_kind(input), _kind(exponent)) < D.FLOAT and not hasattr(exponent, "dtype"):
         if exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
@@ -230,7 +237,11 @@ def fmin(input: Tensor, other: Tensor):
     return E.fmin(input, other)
 
 
-@pointwise(method=True, inplace=True, legacy="input, value, tensor1, tensor2")
+def _check_addcmul(input, tensor1, tensor2, value):
+    _no_bools("addcmul", input, tensor1, tensor2)
+
+
+@pointwise(method=True, inplace=True, legacy="input, value, tensor1, tensor2", check=_careful(_check_addcmul))
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1):
     """`input + value * tensor1 * tensor2`."""
     return input + value * tensor1 * tensor2

@@ -473,9 +473,13 @@ def legacy(op: Operator, values: tuple, old: tuple, out: Any, inplace: bool, met
     today = [v for p, v in zip(op.params, values, strict=True) if not p.keyword]
     given = [*today, *old]
     tensors = {p.name for p in op.params if p.kind in ("tensor", "operand")}
+
+    def fits(n: str, v: Any) -> bool:       # a tensor without dimensions may be a number
+        return isinstance(v, Tensor) and (n in tensors or v.dim() == 0) or n not in tensors and isinstance(v, (int, float, complex))
+
     for signature in (method and op.legacy_method) or op.legacy:  # type: ignore[union-attr]
         order = [n.strip() for n in signature.split(",")]
-        if len(given) == len(order) and all(isinstance(v, Tensor) == (n in tensors) for n, v in zip(order, given, strict=True)):
+        if len(given) == len(order) and all(map(fits, order, given)):
             break
     else:
         raise TypeError(f"{op.name}() takes {len(today)} positional arguments but {len(given)} were given: ({', '.join(type(v).__name__ for v in given)})")

@@ -78,6 +78,8 @@ def getrf(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows, pivots, codes = each(lu), piv.reshape(-1, B_.min(m, n)), info.reshape(-1)
     for k, x in enumerate(each(a)):
         r, p, c = fn(x)
+        if c and np.isnan(x).any():         # some libraries take a pivot that is nan for zero and stop
+            c, r = 0, np.full_like(r, np.nan)
         rows[k], pivots[k], codes[k] = r, p + 1, c
     return lu, piv, info
 
@@ -109,7 +111,7 @@ def _inverse(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 rows[k] = np.linalg.inv(x)
             except np.linalg.LinAlgError:
                 rows[k] = np.nan
-                codes[k] = codes[k] or x.shape[-1]
+                codes[k] = codes[k] or np.isfinite(x).all() and x.shape[-1]
         return r, info
 
 
@@ -243,7 +245,10 @@ def _solve_ex(A: Tensor, B: Tensor):
         r = np.full(B.shape, np.nan, B.dtype)
         for k, (x, y) in enumerate(zip(each(A), each(B), strict=True)):
             if not info.reshape(-1)[k]:
-                each(r)[k] = np.linalg.solve(x, y)
+                try:
+                    each(r)[k] = np.linalg.solve(x, y)
+                except np.linalg.LinAlgError:   # nan or inf in x: nan
+                    pass
         return r, info
 
 
@@ -403,6 +408,9 @@ def _cholesky_ex(A: Tensor, upper: bool):
         r = np.empty(A.shape, A.dtype)
         for k, x in enumerate(each(a)):
             each(r)[k], info.reshape(-1)[k] = potrf(x, lower=True, clean=True)
+    lost = np.isnan(np.diagonal(r, 0, -2, -1))
+    if lost.any():          # a pivot that is nan is not positive either
+        info = np.where(lost.any(-1) & (info == 0), np.argmax(lost, -1) + 1, info).astype(np.int32)
     return (np.ascontiguousarray(r.swapaxes(-1, -2).conj()) if upper else r), info
 
 

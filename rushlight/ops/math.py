@@ -374,6 +374,8 @@ round.gradient(input=lambda grad: grad * 0)
 def _check_clamp(input, min, max):
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if all(x is None or isinstance(x, bool) or getattr(x, "dtype", None) == np.bool_ for x in (min, max)):
+        _no_bool(input)
     for bound in (min, max):
         if isinstance(bound, int):
             require_fits(bound, D.of(input.dtype))

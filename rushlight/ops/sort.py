@@ -41,6 +41,11 @@ def keys(a: np.ndarray) -> np.ndarray:
     return a.astype(np.float32) if a.dtype.kind == "V" else a
 
 
+def _no_bool(name: str, a: np.ndarray) -> None:
+    if a.dtype.kind == "b":
+        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+
+
 def order(a: np.ndarray, dim: int, descending: bool) -> np.ndarray:
     """The stable order of the elements along `dim`, as indices."""
     a = keys(a)
@@ -135,6 +140,7 @@ def _top_check(input, k, dim, largest, sorted):
 def topk(input: Tensor, k: int, dim: int | None = -1, largest: bool = True, sorted: bool = True):
     """(values, indices) of the `k` largest (smallest) elements along `dim`, best first."""
     _no_complex("topk_impl_loop", input)
+    _no_bool("topk", input)
     if input.ndim == 0:
         return input.copy(), np.zeros((), np.int64)
     d = _dim("topk", input, dim)
@@ -185,6 +191,7 @@ def _pick_gradient(grad, input_meta, indices, dim, keepdim):
 @structural(method=True, returns=("values", "indices"), exact=True, out="same", old=RESULTS)
 def kthvalue(input: Tensor, k: int, dim: int | None = -1, keepdim: bool = False):
     """(value, index) of the `k`-th smallest element along `dim`, counted from 1."""
+    _no_bool("kthvalue", input)
     d = _dim("kthvalue", input, dim)
     _nonempty("kthvalue", input, d)
     n = input.shape[d] if input.ndim else 1
@@ -214,6 +221,7 @@ def _middle(input: np.ndarray, d: int, skip: bool) -> Any:
 
 def _median_body(name: str, skip: bool) -> Any:
     def body(input: np.ndarray, dim: int, keepdim: bool) -> tuple:
+        _no_bool(name, input)
         d = _dim(name, input, dim)
         _nonempty(name, input, d)
         if input.ndim == 0:
@@ -234,6 +242,7 @@ def _nanmedian_dim(input: Tensor, dim: int, keepdim: bool):
 
 
 def _median_of_all(input: np.ndarray, skip: bool) -> np.ndarray:
+    _no_bool("median", input)
     if input.size == 0:
         return np.asarray(np.nan).astype(input.dtype)
     x = input.reshape(-1)
