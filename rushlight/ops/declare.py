@@ -20,6 +20,11 @@ other: grad * other)`. A formula's parameter names say what it reads: `grad`, `g
 operands, other arguments, and `NAME_meta` for shape and dtype only. Only what the formulas in use read is saved. Where
 gradients share work, `op.backward(f)` with `f(grad, needs, ...)` returns them all. A pointwise operator without formulas is
 differentiated by rule.
+
+What older programs call: `aliases` are further names; `old` maps keywords to today's ("mat": "input"; "base": "input>exponent": it is `input`,
+and what came as `input` is meant for `exponent`; "value+": what `value` means where its own parameter is given too; "values": "out.0": memory
+for one of (values, indices)); `legacy` are signatures with more positional arguments than today's, numbers before the tensors that they
+multiply ("beta, input, alpha, mat1, mat2"), and `legacy_method` those of the method where they are others.
 """
 
 from __future__ import annotations
