@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.cpu import copies
 from ..backends.meta import MetaArray
 from ..backends.sparse import SparseArray
 from ..core import dtype as D
@@ -30,7 +31,7 @@ def clone(input: Tensor, *, memory_format: Any = None):
     if memory_format is None and input.flags.c_contiguous and input.nbytes < 65536:
         return input.copy()
     a = layout_like(input.shape, input, D.of(input.dtype), memory_format)
-    np.copyto(a, input)
+    copies.assign(a, input)
     return a
 
 
@@ -340,7 +341,7 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False):
         src = src[0]
     if input.dtype.itemsize == 1 and input.dtype.kind == "V":
         src = D.saturated(src, D.of(input.dtype))
-    np.copyto(input, src.real if src.dtype.kind == "c" and input.dtype.kind != "c" else src, casting="unsafe")
+    copies.assign(input, src.real if src.dtype.kind == "c" and input.dtype.kind != "c" else src)
 
 
 def _copy_src(grad, src_meta):

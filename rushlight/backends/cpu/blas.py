@@ -94,11 +94,7 @@ class _Routines:
         for r in ("gemm", "gemv"):
             jit.import_symbol(f"rl_blas_{t}{r}", self.address(f"cblas_{t}{r}"))
         if t in "sd":
-            host = jit.host()
-            registers = 32 if host["vector_bytes"] == 64 or host["triple"].startswith(("aarch64", "arm64")) else 16
-            width = host["vector_bytes"]
-            self.tiles[t] = jit.compile_ir(lambda: gemm_ir.source(t, width, registers), opt=2, light=True,
-                                           key=f"gemm {t} {width} {registers} {gemm_ir.VERSION}")
+            self.tiles[t] = native.build("gemm", gemm_ir.source, t, native.vector_bytes(), native.registers())
             jit.import_symbol(f"rl_{t}tile", self.tiles[t].address(f"rl_{t}tile"))
         self.libraries[t] = library = jit.compile_ir(blas_ir.source(t, self.int_type), opt=2)
         self.programs[t] = library.function(f"rl_{t}gemm_run", None, ctypes.c_void_p)
@@ -454,7 +450,9 @@ def _expanded(a: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:
 
 def _other(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, shape: tuple[int, ...], alpha: Any, beta: Any,
            dtype: np.dtype) -> np.ndarray:
-    """Dtypes that BLAS does not have."""
+    """Dtypes that BLAS does not have. NotImplementedError for bools."""
+    if dtype.kind == "b":
+        raise NotImplementedError("matrix products are not implemented for 'Bool': convert the operands first, for instance with .int()")
     if dtype.name in _VIA_F32:
         c = _product(a.astype(_F32), b.astype(_F32), None, shape, alpha, 0)
         if beta != 0 and out is not None:

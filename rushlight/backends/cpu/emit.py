@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["Fn", "Value", "module", "SCALAR", "lanes_of"]
+__all__ = ["Fn", "Value", "module", "SCALAR", "lanes_of", "transpose"]
 
 Value = str | int
 SCALAR = {"float32": "float", "float64": "double"}
@@ -206,3 +206,23 @@ def module(functions: Sequence[Fn], scalars: Sequence[str], lanes: Sequence[int]
                     f"declare {s} @llvm.vector.reduce.fadd.{m}({s}, {v})"]
     out.append("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
     return "\n".join(out) + "\n"
+
+
+def transpose(names: Sequence[str], vector: str) -> tuple[list[str], list[str]]:
+    """Instructions that turn a square of registers (as many as `vector` has lanes, a power of two), and the names of its
+    columns. Squares off the diagonal are swapped, of side 1, 2, 4 and so on."""
+    lines: list[str] = []
+    now, lanes, d = list(names), len(names), 1
+    while d < lanes:
+        new = list(now)
+        for i in range(lanes):
+            if i & d:
+                continue
+            low = [j if not j & d else lanes + j - d for j in range(lanes)]
+            high = [j + d if not j & d else lanes + j for j in range(lanes)]
+            for to, mask in ((i, low), (i | d, high)):
+                new[to] = f"{now[to]}.{d}"
+                lines.append(f"  %{new[to]} = shufflevector {vector} %{now[i]}, {vector} %{now[i | d]}, <{lanes} x i32> "
+                             f"<{', '.join(f'i32 {m}' for m in mask)}>")
+        now, d = new, 2 * d
+    return lines, now

@@ -16,9 +16,10 @@ one broadcast of an element of A for each row and step.
 
 from __future__ import annotations
 
-__all__ = ["DEPTH", "VERSION", "source"]
+from rushlight.backends.cpu.emit import transpose
 
-VERSION = 2             # of the text, for the cache of object code
+__all__ = ["DEPTH", "source"]
+
 DEPTH = 512
 _ROWS = {32: (12, 8, 4, 2, 1), 16: (6, 4, 2, 1)}        # rows of a kernel by the number of vector registers
 _TYPES = {"s": ("float", 4), "d": ("double", 8)}
@@ -162,21 +163,8 @@ end:
                 turn.append(f"  %{x}.o = mul i64 %bcs, {half * lanes + i}\n  %{x}.p = getelementptr i8, ptr %block, i64 %{x}.o\n"
                             f"  %{x} = load {v}, ptr %{x}.p, align {size}")
                 names.append(x)
-            d = 1
-            while d < lanes:                            # swap the off-diagonal squares of side d
-                new = list(names)
-                for i in range(lanes):
-                    if i & d:
-                        continue
-                    a, b = names[i], names[i | d]
-                    low = [j if not j & d else lanes + j - d for j in range(lanes)]
-                    high = [j + d if not j & d else lanes + j for j in range(lanes)]
-                    for to, mask in ((i, low), (i | d, high)):
-                        new[to] = f"{names[to]}.{d}"
-                        turn.append(f"  %{new[to]} = shufflevector {v} %{a}, {v} %{b}, <{lanes} x i32> "
-                                    f"<{', '.join(f'i32 {m}' for m in mask)}>")
-                names = new
-                d *= 2
+            lines, names = transpose(names, v)
+            turn += lines
             for i, x in enumerate(names):
                 turn.append(f"  %{x}.q = getelementptr i8, ptr %rows, i64 {(i * panel + half * lanes) * size}\n"
                             f"  store {v} %{x}, ptr %{x}.q, align {lanes * size}")
