@@ -193,6 +193,13 @@ class Capture:
             if isinstance(r, Tensor) and not any(r is v for v in values):
                 self.constant_of(r)
             return r
+        if op.array is not None and any(t._a.__class__ is ndarray and not t._a.size for t in _tensors_in(values)):
+            r = self._plain(op, values, False)      # the body may fold over nothing, which the fast form has rules for
+            if any(t._a.size for t in _tensors_in((r,))) or op.mutates:
+                raise CaptureError(f"{op.name} of an empty tensor")
+            for t in _tensors_in((r,)):
+                self.new(t)
+            return r
         if not (op.gradients or op.joint):
             return op.body(*values)
         before, modes.grad = modes.grad, False
@@ -279,7 +286,7 @@ class Capture:
         if names:
             expr = E.substitute(expr, names)
         for n in E.postorder(expr):
-            if n.op == "cast" and n.args[1] == "compute":
+            if n.op == "cast" and n.args[1] == "compute" or cname == "bool" and n.op in _LOGIC:
                 expr = _resolve_cast(expr, cname)
                 break
         if D.of(result.np).name != cname and op.result != "bool":
@@ -473,7 +480,11 @@ def _broadcast(v: View, shape: tuple[int, ...]) -> View:
     return View(v.buffer, v.dtype, shape, strides, v.offset)
 
 
+_LOGIC = {"add": "or", "mul": "and"}        # what these are of truth values; fused with others, their operands would be numbers
+
+
 def _resolve_cast(e: E.Expr, name: str) -> E.Expr:
+    """The expression with the computing dtype, `name`, in it."""
     new: dict[int, E.Expr] = {}
     for n in E.postorder(e):
         if n.op in ("arg", "const"):
@@ -481,7 +492,8 @@ def _resolve_cast(e: E.Expr, name: str) -> E.Expr:
         elif n.op == "cast":
             new[id(n)] = E.Expr("cast", new[id(n.args[0])], name if n.args[1] == "compute" else n.args[1])
         else:
-            new[id(n)] = E.Expr(n.op, *[new[id(a)] if isinstance(a, E.Expr) else a for a in n.args])
+            op = _LOGIC.get(n.op, n.op) if name == "bool" else n.op
+            new[id(n)] = E.Expr(op, *[new[id(a)] if isinstance(a, E.Expr) else a for a in n.args])
     return new[id(e)]
 
 

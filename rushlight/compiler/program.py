@@ -92,7 +92,9 @@ class Interpreter(Program):
                 clean = clean and writes_temps(s)
 
     def report(self) -> list[dict[str, Any]]:
-        return [{"kind": s.kind, "ops": [s.name], "why": "interpreted"} for s in self.graph.steps]
+        from . import jit
+        why = "interpreted" if jit.available() else "interpreted: there is no llvmlite to make native code with"
+        return [{"kind": s.kind, "ops": [s.name], "why": why} for s in self.graph.steps]
 
     def _pointwise(self, s: Step) -> None:
         from ..backends.cpu.evaluate import numpy_function

@@ -90,7 +90,8 @@ class Watch:
                 self.fail("opens a file" if name == "open" else "starts a thread", frame)
                 return
             if name.startswith("start_") and module == "_thread":
-                self.fail("starts a thread", frame)
+                if frame.f_back is None or origin(frame.f_back.f_code.co_filename) != "own":      # the pool is ours
+                    self.fail("starts a thread", frame.f_back or frame)
                 return
             if where in ("user", "foreign"):
                 problem = _problem(arg, owner, module, name)

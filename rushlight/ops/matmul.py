@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -217,9 +218,9 @@ def matmul(input: Tensor, other: Tensor):
             f"[{b.shape[0]}, {k2}]."
         )
     if m == 1:
-        return mm(input.reshape(-1, k), other.unsqueeze(1)).reshape(a.shape[:-1]) if n > 2 else mv(input, other)
+        return mm(input.reshape(math.prod(a.shape[:-1]), k), other.unsqueeze(1)).reshape(a.shape[:-1]) if n > 2 else mv(input, other)
     if m == 2:
-        return mm(input.reshape(-1, k), other).reshape((*a.shape[:-1], b.shape[-1]))
+        return mm(input.reshape(math.prod(a.shape[:-1]), k), other).reshape((*a.shape[:-1], b.shape[-1]))
     if n == 1:
         return matmul(input.unsqueeze(0), other).squeeze(-2)
     try:
