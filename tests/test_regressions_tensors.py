@@ -118,6 +118,35 @@ def test_integer_powers_keep_their_dtype():
     assert x.dtype is torch.uint8 and x.tolist() == [1, 0]
 
 
+def test_adding_a_complex_number_to_inf():
+    assert ((1 + 2j) + torch.tensor([math.inf, 1.0])).tolist() == [complex(math.inf, 2), 2 + 2j]
+    assert (torch.tensor([math.inf]) - (1 + 2j)).tolist() == [complex(math.inf, -2)]
+
+
+@pytest.mark.parametrize("dtype, step", [(torch.float16, 2.0**-11), (torch.bfloat16, 2.0**-8), (torch.float32, 2.0**-24)])
+@pytest.mark.parametrize("n", [1, 100_000])
+def test_nextafter_is_of_the_operands_dtype(dtype, step, n):
+    x = torch.ones(n, dtype=dtype).nextafter(torch.zeros(n, dtype=dtype))
+    assert x.dtype is dtype and set(x.double().tolist()) == {1 - step}
+
+
+def test_ldexp_by_integers():
+    x = torch.ldexp(torch.tensor([1.0, 2.0**-120, 1.5]), torch.tensor([-149, 130, 3]))      # 2**130 is no float32
+    assert x.tolist() == [2.0**-149, 2.0**10, 12.0]
+    assert torch.ldexp(torch.tensor([1.0], dtype=torch.float64), torch.tensor([1023])).item() == 2.0**1023
+    assert torch.ldexp(torch.ones(2, dtype=torch.bfloat16), torch.tensor([2, 1])).dtype is torch.bfloat16
+    leaf = torch.ones(2, requires_grad=True)
+    torch.ldexp(leaf, torch.tensor([3, -2])).sum().backward()
+    assert leaf.grad.tolist() == [8, 0.25]
+
+
+def test_gcd_of_bools_and_integers():
+    assert torch.gcd(torch.tensor([True, False]), torch.tensor([4, 6])).tolist() == [1, 6]
+    assert torch.lcm(torch.tensor([True, False]), torch.tensor([4, 6])).tolist() == [4, 0]
+    with pytest.raises(RuntimeError, match="not implemented for 'Bool'"):
+        torch.gcd(torch.tensor([True]), torch.tensor([True]))
+
+
 # --- memory -------------------------------------------------------------------------------------------------------------
 
 

@@ -309,7 +309,7 @@ def copysign(input: Tensor, other: Tensor | Number):
     return E.copysign(input, other)
 
 
-@pointwise(method=True, inplace=True)
+@pointwise(method=True, inplace=True, exact=True)
 def nextafter(input: Tensor, other: Tensor):
     """The next representable number after `input` in the direction of `other`."""
     return E.nextafter(input, other)

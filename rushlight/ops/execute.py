@@ -223,7 +223,7 @@ def common_shape(*shapes: Any, name: str = "") -> tuple[int, ...]:
 def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: D.dtype, out: ndarray | None = None) -> ndarray:
     """Evaluate a pointwise record on CPU arrays and numbers; a generated loop writes to `out` if there is one."""
     from ..backends.cpu.evaluate import numpy_function
-    from .generate import trace
+    from .generate import trace, without_ones
     half = compute.name in HALF and not op.exact
     cnp = D.ALL[HALF[compute.name]].np if half else compute.np
     names, vals, static, absent, numbers = [], [], [], [], []
@@ -268,6 +268,9 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
         return np.full(broadcast(op, arrays), root.args[0], result.np)
     if cnp.kind == "c":
         require_meaning(op, root, compute)
+        ones = tuple([p.name for p, a in zip(op.params, arrays, strict=True) if p.kind == "number" and a == 1])
+        if ones:        # a complex product by 1 makes nan of inf
+            root = without_ones(op, root, ones)
     want = shape if same and shape is not None else broadcast(op, arrays)
     n = 1
     for k in want:

@@ -183,6 +183,15 @@ class Plain:
         return self._loop
 
 
+def without_ones(op: Operator, root: E.Expr, names: tuple[str, ...]) -> E.Expr:
+    """The expression `root` of a record, the numbers `names` being 1."""
+    cache = op._derived.setdefault("without_ones", {})
+    r = cache.get((root, names))
+    if r is None:
+        r = cache[root, names] = _fold_ones(E.substitute(root, {n: E.const(1) for n in names}))
+    return r
+
+
 def _fold_ones(root: E.Expr) -> E.Expr:
     """`1 * x` is x, exactly."""
     new: dict[int, E.Expr] = {}

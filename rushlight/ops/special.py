@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as D
+from ..core.promotion import result_of
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks
 from . import expr as E
@@ -372,9 +373,9 @@ sinc.gradient(input=_sinc_gradient)
 
 def _integers(name: str) -> Any:
     def check(input, other):
-        for a in (input, other):
-            if a.dtype.kind not in "iu":
-                raise RuntimeError(f"\"{name}_cpu\" not implemented for '{D.of(a.dtype).name.capitalize()}'")
+        d = result_of((input, other))
+        if d.category != D.INTEGER:
+            raise RuntimeError(f"\"{name}_cpu\" not implemented for '{d.name.capitalize()}'")
 
     return check
 
@@ -408,6 +409,10 @@ def heaviside(input: Tensor, values: Tensor):
 def ldexp(input: Tensor, other: Tensor):
     """input * 2**other."""
     require_tensors(ldexp, input, other)
+    if other.dtype.category <= D.INTEGER and input.dtype.category == D.FLOAT:      # 2**other may be out of range where the product is not
+        half = f("floor_divide")(other, 2) if other.dtype.category else other
+        x, a, b = input.to(D.float64), half.to(D.float64), (other - half if other.dtype.category else f("zeros_like")(other)).to(D.float64)
+        return (x * f("pow")(2.0, a) * f("pow")(2.0, b)).to(input.dtype)
     return input * f("pow")(2.0, other)
 
 
