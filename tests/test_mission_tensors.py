@@ -173,6 +173,10 @@ def test_offsets_and_strides():  # mission: H-12
     for view, size, offset, stride in cases:
         assert view.size() == size and view.storage_offset() == offset and view.stride() == stride
         assert view.data_ptr() == x.data_ptr() + 4 * offset and view.untyped_storage().data_ptr() == x.data_ptr()
+    for view, stride in ((x[None], (12, 4, 1)), (x[..., None], (4, 1, 1)), (x[:, None], (4, 4, 1)),
+                         (x.t()[None], (4, 1, 4)), (x[0, 0][None], (1,)),
+                         (x.expand(1, 3, 4), (12, 4, 1)), (x[:1].expand(2, 4), (0, 1))):
+        assert view.stride() == stride
     assert x.stride(0) == 4 and x.stride(-1) == 1 and x.stride(dim=1) == 1
     with pytest.raises(IndexError):
         x.stride(2)
@@ -208,6 +212,13 @@ def test_numpy_shares_memory():  # mission: H-14
     assert np.array(x, dtype=np.float64).dtype == np.float64
     np.testing.assert_allclose(np.exp(x / 10), (x / 10).exp(), rtol=1e-6)
     assert np.concatenate([x, x]).shape == (4, 3) and np.dot(x[0], x[1]) == (x[0] * x[1]).sum().item()
+    for f in (np.sin, np.exp, np.sqrt, lambda v: np.add(v, 1), lambda v: np.maximum(v, v), np.cumsum,
+              np.sort):     # a tensor for a tensor
+        y = f(x.abs())
+        assert type(y) is torch.Tensor and y.tolist() == f(x.abs().numpy()).tolist()
+    assert type(np.sin(x[0, 0])) is torch.Tensor and np.isnan(x).dtype is torch.bool
+    with pytest.raises(RuntimeError, match="detach"):
+        np.exp(torch.ones(2, requires_grad=True))
     a = np.array(x)
     a[0, 0] = 99
     assert x[0, 0] == -3
@@ -250,6 +261,13 @@ def test_types(name):  # mission: H-17
     assert cls(2, 3).shape == (2, 3) and cls(2, 3).dtype is dtype and cls().shape == (0,)
     assert cls(torch.Size([4])).shape == (4,) and cls((1, 0)).tolist() == [1, 0]
     assert cls(np.array([1, 0, 1]).astype(TYPES[name])).tolist() == [1, 0, 1]
+    for bad, error in ((2.5, TypeError), ("text", TypeError), ([[1, 2], [3]], ValueError), (-1, RuntimeError)):
+        with pytest.raises(error):
+            cls(bad)
+    other = torch.zeros(2, dtype=torch.int32 if name != "Int" else torch.int64)
+    with pytest.raises(TypeError, match="expected"):
+        cls(other)
+    assert cls(t).data_ptr() == t.data_ptr()
     convert = {"Char": "char", "Bool": "bool"}.get(name, name.lower())
     x = torch.tensor([0.0, 1.0])
     for y in (getattr(x, convert)(), x.type(cls), x.type(f"torch.{name}Tensor"), x.type(dtype), x.to(dtype),
@@ -1437,7 +1455,8 @@ REFUSED = {     # what PyTorch 2.13 raises, by type
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("error, call", [(e, c) for e, calls in REFUSED.items() for c in calls])
-def test_refused(error, call):  # mission: H-04, I-13, I-17, I-21, J-03, J-07, J-10, J-12, J-28, J-31, K-10, K-13, K-19, T-03, T-04
+def test_refused(error,
+                 call):  # mission: H-04, I-13, I-17, I-21, J-03, J-07, J-10, J-12, J-28, J-31, K-10, K-13, K-19, T-03, T-04
     a, i = numbers(2, 3), torch.tensor([[0, 1], [1, 2]])
     before, dtype = torch.get_rng_state(), torch.get_default_dtype()
     with pytest.raises(error) as e:

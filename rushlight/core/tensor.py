@@ -264,6 +264,12 @@ class Tensor:
             s = tuple(x // n for x in contiguous_strides(a.shape, n)) if a.flags.c_contiguous else tuple(x // n for x in a.strides)
         else:
             s = tuple([x // n for x in a.strides])
+        if 0 in s:      # NumPy's new dimensions have no stride; PyTorch's have that of a dimension around the next one
+            d, t = a.shape, list(s)
+            for i in reversed(range(len(t))):
+                if not t[i] and d[i] == 1:
+                    t[i] = d[i + 1] * t[i + 1] if i + 1 < len(t) else 1
+            s = tuple(t)
         return s if dim is None else s[self._dim(dim)]
 
     def _dim(self, dim: int) -> int:
@@ -350,6 +356,15 @@ class Tensor:
 
     def is_signed(self) -> bool:
         return self.dtype.is_signed
+
+    def is_nonzero(self) -> bool:
+        """Whether the only element is not zero. RuntimeError if there are several, or none."""
+        from .names import is_nonzero
+        return is_nonzero(self)
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether both have the same sizes."""
+        return self._a.shape == other._a.shape
 
     def is_conj(self) -> bool:
         return False
@@ -625,6 +640,10 @@ class Tensor:
                 raise ValueError(f"unable to avoid a copy: a {a.dtype} tensor was asked for as {dtype}")
             return a.astype(dtype)
         return a.copy() if copy else a
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:
+        """What NumPy's functions make of a tensor is a tensor: `np.sin(x)`."""
+        return hooks.function("from_numpy")(np.asarray(array))
 
     def __bool__(self) -> bool:
         a = self._a

@@ -713,13 +713,17 @@ def construct(cls: type, *args: Any, **kw: Any) -> Any:
         a: Any = np.empty((0,), dt.np)
     elif len(args) == 1 and isinstance(args[0], T):
         t = args[0]
-        if t.dtype is not dt:
-            raise TypeError(f"expected {dt!r} (got {t.dtype!r}): Tensor(other) aliases a tensor of the default dtype")
+        if t.dtype is not dt and cls is not T:
+            raise TypeError(f"expected {dt!r} (got {t.dtype!r}): {cls.__name__}(other) aliases a tensor of its own dtype")
         return t.detach().as_subclass(cls) if cls is not T else t.detach()
     elif len(args) == 1 and not isinstance(args[0], (int, np.integer)):
         x = args[0]
+        if isinstance(x, (float, complex, np.number)):
+            raise TypeError(f"new(): data must be a sequence (got {type(x).__name__})")
         a = np.empty(tuple(x), dt.np) if x.__class__.__name__ == "Size" else _array_of(x, dt)
     else:
+        if any(isinstance(i, (int, np.integer)) and i < 0 for i in args):
+            raise RuntimeError(f"Trying to create tensor with negative dimension {min(args)}: {list(args)}")
         a = (
             allocator.empty(tuple(int(i) for i in args), dt.np)
             if all(isinstance(i, (int, np.integer)) for i in args)
