@@ -117,6 +117,7 @@ class Unwalkable(Exception):
 
 # --- the walk ---------------------------------------------------------------------------------------------------------
 _METHODS = ("forward", "backward", "setup_context", "jvp", "vjp", "vmap", "step", "apply")
+_SPECIAL = (FunctionType, property, classmethod, staticmethod)
 _LEAF_MODULES = ("numpy", "ml_dtypes", "re", "decimal", "fractions", "datetime", "pathlib", "uuid", "zoneinfo", "enum")
 
 
@@ -331,17 +332,19 @@ class Walk:
             self._push(v, f"{m.__name__}.{k}", self.nodes)
 
     def _class(self, cls: type, label: str) -> None:
-        for c in cls.__mro__:
+        mine = [c for c in cls.__mro__ if not _is_library(module_origin(c.__module__))]
+        used = {k for c in mine for k, v in c.__dict__.items() if k in self.names or k[:2] == "__" and isinstance(v, _SPECIAL)}
+        for c in mine:
+            d = c.__dict__
+            # names that only a base has may come to this class later
+            items = [(k, d.get(k, ABSENT)) for k in used]
+            self.nodes.append(Table(d, items, f"{c.__name__}."))
             if id(c) in self.memo and c is not cls:
                 continue
             self.memo[id(c)] = c
-            if _is_library(module_origin(c.__module__)):
-                continue
-            d = c.__dict__
-            items = [(k, d[k]) for k in d if k in self.names or k[:2] == "__" and isinstance(d[k], (FunctionType, property, classmethod, staticmethod))]
-            self.nodes.append(Table(d, items, f"{c.__name__}."))
             for k, v in items:
-                self._push(v, f"{c.__name__}.{k}", self.nodes)
+                if v is not ABSENT:
+                    self._push(v, f"{c.__name__}.{k}", self.nodes)
         if type(cls) is not type:
             self._push(type(cls), label, self.nodes)
 
