@@ -847,3 +847,14 @@ def test_nan_in_factorizations():  # mission: Q-17, Q-18, Q-22
     for bad in (a, tensor([[1, NAN], [NAN, 1]])):
         with pytest.raises(RuntimeError, match="positive-definite"):
             torch.linalg.cholesky(bad)
+
+
+@pytest.mark.filterwarnings("ignore:this overload")
+def test_old_names_compiled():  # mission, N-17, O-10
+    m, a, b = positive(3), numbers(3, 3), numbers(3, 3, seed=1)
+    for f in (lambda: torch.addmm(2, m, 3, a, b), lambda: m.addmm(2, 3, a, b), lambda: m.clone().addmm_(2, a, b), lambda: torch.addmm(beta=2, mat=m, mat1=a, mat2=b),
+              lambda: torch.addr(2, m, 3, a[0], b[0]), lambda: torch.gesv(b, m)[0], lambda: torch.potrf(m), lambda: torch.trtrs(b, m)[0], lambda: torch.std(a, 1),
+              lambda: torch.sort(a, None)[0], lambda: torch.add(a, value=2, other=b)):
+        expected, compiled = f(), torch.compile(f)
+        for _ in range(4):
+            near(compiled(), expected.numpy())

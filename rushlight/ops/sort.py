@@ -82,13 +82,13 @@ def _checked(input: Any, dim: int) -> Any:
 @composite(method=True, out="same", old=RESULTS)
 def sort(input: Tensor, dim: int | None = -1, descending: bool = False, *, stable: bool = False):
     """(values, indices) in ascending (descending) order along `dim`, None for the last. Equal elements always keep their order."""
-    return run(_sort, (input, -1 if dim is None else one_dim(dim, input.dim(), "sort"), bool(descending)))
+    return run(_sort, (input, dim if dim.__class__ is int else -1 if dim is None else one_dim(dim, input.dim(), "sort"), bool(descending)))
 
 
 @composite(method=True, out="same")
 def argsort(input: Tensor, dim: int | None = -1, descending: bool = False, *, stable: bool = False):
     """The indices that sort along `dim`. Equal elements always keep their order."""
-    return run(_sort, (input, -1 if dim is None else one_dim(dim, input.dim(), "argsort"), bool(descending)))[1]
+    return run(_sort, (input, dim if dim.__class__ is int else -1 if dim is None else one_dim(dim, input.dim(), "argsort"), bool(descending)))[1]
 
 
 def _flexible(op: Any) -> Any:
