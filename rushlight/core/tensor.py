@@ -177,6 +177,7 @@ class Tensor:
     _grad: Any
     _v: Any
     _base: Any
+    _inf: bool
     __array_priority__ = 1000
 
     if TYPE_CHECKING:
