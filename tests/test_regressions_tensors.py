@@ -147,6 +147,26 @@ def test_gcd_of_bools_and_integers():
         torch.gcd(torch.tensor([True]), torch.tensor([True]))
 
 
+def test_isreal():
+    assert torch.isreal(torch.tensor([1.0, math.nan, math.inf])).all()
+    x = torch.tensor([1 + 0j, 1 + 1j, complex(math.nan, 0), complex(0, math.nan)])
+    assert torch.isreal(x).tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize("eps, want", [(None, [math.inf, math.inf, math.nan, 4, math.nan]), (0.25, [0, 0, 0, 4, 0])])
+def test_gradient_of_logit_at_and_beyond_the_ends(eps, want):
+    x = torch.tensor([0.0, 1.0, -0.5, 0.5, 2.0], dtype=torch.float64, requires_grad=True)
+    x.logit(eps).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), want)
+
+
+@pytest.mark.parametrize("name", ["elu", "selu", "celu", "hardswish", "gelu", "silu", "mish", "softplus"])
+def test_gradients_of_activations_do_not_hide_nan(name):
+    x = torch.tensor([math.nan, 1.0], requires_grad=True)
+    getattr(torch.nn.functional, name)(x).sum().backward()
+    assert math.isnan(x.grad[0].item()) and not math.isnan(x.grad[1].item())
+
+
 # --- memory -------------------------------------------------------------------------------------------------------------
 
 

@@ -164,7 +164,7 @@ def elu(input: Tensor, alpha: Number = 1.0):
     return E.where(input > 0, input, alpha * E.expm1(input))
 
 
-elu.gradient(input=lambda grad, input, alpha: E.where(input <= 0, grad * (alpha * E.exp(input)), grad))
+elu.gradient(input=lambda grad, input, alpha: E.where(input > 0, grad, grad * (alpha * E.exp(input))))
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 
@@ -175,7 +175,7 @@ def selu(input: Tensor):
     return E.where(input > 0, SELU_SCALE * input, SELU_SCALE * SELU_ALPHA * E.expm1(input))
 
 
-selu.gradient(input=lambda grad, input: E.where(input <= 0, grad * (SELU_SCALE * SELU_ALPHA * E.exp(input)), SELU_SCALE * grad))
+selu.gradient(input=lambda grad, input: E.where(input > 0, SELU_SCALE * grad, grad * (SELU_SCALE * SELU_ALPHA * E.exp(input))))
 
 
 def _celu_check(input: Any, alpha: float) -> None:
@@ -190,7 +190,7 @@ def celu(input: Tensor, alpha: Number = 1.0):
     return E.where(input > 0, input, alpha * E.expm1(input / alpha))
 
 
-celu.gradient(input=lambda grad, input, alpha: E.where(input <= 0, grad * E.exp(input / alpha), grad))
+celu.gradient(input=lambda grad, input, alpha: E.where(input > 0, grad, grad * E.exp(input / alpha)))
 
 
 @pointwise(**NN, check=_floating("silu_cpu"))
@@ -279,7 +279,7 @@ def hardswish(input: Tensor):
     return input * E.minimum(E.maximum(input + 3, 0), 6) / 6
 
 
-hardswish.gradient(input=lambda grad, input: E.where(input <= -3, 0, E.where(input < 3, grad * (input / 3 + 0.5), grad)))
+hardswish.gradient(input=lambda grad, input: E.where(input <= -3, 0, E.where(input >= 3, grad, grad * (input / 3 + 0.5))))
 
 
 @pointwise(**NN, check=_floating("hardsigmoid_cpu"))

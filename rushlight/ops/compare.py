@@ -101,7 +101,15 @@ def isneginf(input: Tensor):
 @pointwise(**PREDICATE)
 def isreal(input: Tensor):
     """Whether the element has no imaginary part."""
-    return input == input
+    return (input == input) | (input != input)
+
+
+@composite(public=False, name="isreal")
+def _complex_isreal(input: Tensor):
+    return hooks.function("imag")(input) == 0
+
+
+isreal.forms[D.COMPLEX] = _complex_isreal
 
 
 @pointwise(out="same", **PREDICATE)

@@ -474,6 +474,14 @@ def logit(input: Tensor, eps: float | None = None):
     return E.log(input / (1 - input))
 
 
+def _logit_gradient(grad, input, eps):
+    low, high, outside = (0, 1, M.nan) if eps is None else (eps, 1 - eps, 0)
+    return E.where((input < low) | (input > high), outside, grad / (input * (1 - input)))
+
+
+logit.gradient(input=_logit_gradient)
+
+
 @pointwise(method=True, inplace=True, result="float")
 def rad2deg(input: Tensor):
     """Radians to degrees."""
