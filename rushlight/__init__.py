@@ -60,7 +60,7 @@ _WHERE = {
 _ELSEWHERE = {"storage": "core.storage", "_tensor": "core.tensor", "random": "core.random", "torch": ""}
 _NAMES = {n: m for m, ns in _WHERE.items() for n in ns}
 _SUBMODULES = ("nn", "optim", "autograd", "utils", "linalg", "fft", "special", "masked", "signal", "serialization", "compiler", "alias", "cli", "ops", "core",
-               "backends", "version", "torch_version", "__future__", "cuda", "functional", "testing", "_utils", "_C", "return_types", "types", "multiprocessing",
+               "backends", "version", "torch_version", "__future__", "cuda", "functional", "testing", "_utils", "_C", "_dynamo", "return_types", "types", "multiprocessing",
                "distributions", "jit", "amp", "sparse", "onnx", "hub", "distributed", "profiler", "legacy", "library", "func", "export", "quantization")
 
 

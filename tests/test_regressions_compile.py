@@ -1066,3 +1066,34 @@ def test_a_damaged_or_missing_cache_is_no_matter(tmp_path):
     assert run(tmp_path / "file") == want
     (tmp_path / "llvmlite.py").write_text("raise ImportError('not here')")
     assert run(tmp_path / "cache", tmp_path) == want
+
+
+# --- the names ----------------------------------------------------------------------------------------------------------
+def test_the_names_of_torch_compiler_and_dynamo():
+    def f(x):
+        return x + 1
+    c = torch.compile(f, mode="max-autotune", dynamic=True)
+    assert torch.compile(c) is c and torch.compile(f, disable=True) is f and c.__name__ == "f"
+    m = torch.compile(nn.Linear(4, 2))
+    assert torch.compile(m) is m
+    s = torch.compile(nn.Sequential(nn.Linear(4, 2)))
+    assert s[0] is s._orig_mod[0] and len(s) == 1 and [type(k) for k in s] == [nn.Linear]
+    for options, word in (({"mode": "fastest"}, "mode"), ({"backend": "nonsense"}, "backend"), ({"mode": "default", "options": {}}, "both")):
+        with pytest.raises(RuntimeError, match=word):
+            torch.compile(f, **options)
+    c(X), c(X)
+    assert c.calls["replayed"] == 1
+    torch.compiler.reset()
+    assert torch.equal(c(X), X + 1) and c.calls == {"replayed": 0, "captured": 1, "eager": 0}
+    with torch.compiler.set_stance("force_eager"):
+        c(X)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        c(X)
+        with pytest.raises(RuntimeError, match="captured anew"):
+            c(X[:1])
+    assert c.calls == {"replayed": 1, "captured": 1, "eager": 1}
+    with pytest.raises(RuntimeError, match="stance"):
+        torch.compiler.set_stance("slow")
+    assert not torch.compiler.is_compiling() and torch._dynamo.list_backends() == torch.compiler.list_backends() == ["inductor"]
+    refuses(lambda wrap: (c := wrap(lambda x: (torch._dynamo.graph_break(), x + 1)[1]), [c(X) for _ in range(3)])[1], "graph break")
+    refuses(lambda wrap: (c := wrap(torch.compiler.disable(f)), [c(X) for _ in range(3)])[1], "disable")

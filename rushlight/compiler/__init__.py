@@ -27,7 +27,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["compile", "explain", "reset", "is_compiling", "disable", "allow_in_graph", "config"]
+__all__ = ["compile", "explain", "reset", "is_compiling", "is_dynamo_compiling", "is_exporting", "disable", "allow_in_graph", "assume_constant_result",
+           "list_backends", "cudagraph_mark_step_begin", "set_stance", "config"]
+
+BACKENDS = ("inductor", "eager", "aot_eager", "cudagraphs")
 
 
 def compile(model: Callable | None = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = None, mode: str | None = None,
@@ -38,22 +41,28 @@ def compile(model: Callable | None = None, *, fullgraph: bool = False, dynamic: 
     runs eagerly, and `explain` says why; with `fullgraph` that is a RuntimeError. Also a decorator: `@compile` or `@compile(...)`.
     `dynamic`, `backend`, `mode` and `options` are accepted and change nothing: shapes are guarded, there is one backend.
 
-    TypeError for what is not callable.
+    TypeError for what is not callable; RuntimeError for an unknown mode or backend, and for both mode and options.
     """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: default, reduce-overhead, max-autotune, max-autotune-no-cudagraphs")
+    if backend is not None and not callable(backend) and backend not in BACKENDS:
+        raise RuntimeError(f"Invalid backend: {backend!r}, should be callable or one of: {', '.join(BACKENDS)}")
     if model is None:
         return lambda f: compile(f, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable, **kw)
     if kw:
         raise TypeError(f"compile() got an unexpected keyword argument '{next(iter(kw))}'")
     if not callable(model):
         raise TypeError(f"compile() takes a function or a module, not {type(model).__name__}")
-    if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
-        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: default, reduce-overhead, max-autotune, max-autotune-no-cudagraphs")
     if disable:
         return model
     from ..nn.modules.module import Module
     from .compiled import Compiled
     if isinstance(model, Module):
         from .module import OptimizedModule
+        if isinstance(model, OptimizedModule):
+            return model
         return OptimizedModule(model, fullgraph)
     if isinstance(model, Compiled):
         return model
@@ -68,13 +77,70 @@ def explain(fn: Any) -> Any:
 
 
 def reset() -> None:
-    """Accepted: captures live and die with their compiled functions; `rushlight cache clear` empties the disk."""
+    """Forget the captures of all compiled functions: their next calls are captured anew. `rushlight cache clear` empties the disk."""
+    from .compiled import every
+    for c in list(every):
+        c._reset()
 
 
 def is_compiling() -> bool:
     """Whether a capture is running."""
     from ..ops import execute
     return execute.capture[0] is not None
+
+
+def is_dynamo_compiling() -> bool:
+    """`is_compiling`."""
+    return is_compiling()
+
+
+def is_exporting() -> bool:
+    """False: nothing is exported."""
+    return False
+
+
+def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+    """What `compile` takes as `backend`; all mean the one that there is."""
+    return list(BACKENDS[:1])
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Accepted: results that the caller holds are never overwritten."""
+
+
+def assume_constant_result(fn: Callable) -> Callable:
+    """Accepted: what a function reads is guarded."""
+    return fn
+
+
+class set_stance:
+    """How compiled functions are called from now on: "default", or "force_eager" (they run eagerly). "eager_on_recompile" and
+    "fail_on_recompile" are for calls that no capture fits: eager, or a RuntimeError. Also a context manager and a decorator."""
+
+    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> None:
+        from .compiled import settings
+        if stance not in ("default", "force_eager", "eager_on_recompile", "fail_on_recompile"):
+            raise RuntimeError(f"invalid torch.compile stance {stance!r}")
+        self.stance, self.before = stance, settings["stance"]
+        settings["stance"] = stance
+
+    def __enter__(self) -> None:
+        from .compiled import settings
+        settings["stance"] = self.stance
+
+    def __exit__(self, *exc: object) -> None:
+        from .compiled import settings
+        settings["stance"] = self.before
+
+    def __call__(self, fn: Callable) -> Callable:
+        import functools
+        self.__exit__()
+
+        @functools.wraps(fn)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(self.stance):
+                return fn(*args, **kwargs)
+        return wrapped
 
 
 def disable(fn: Callable | None = None, recursive: bool = True) -> Any:

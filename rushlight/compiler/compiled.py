@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import sys
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +39,8 @@ from .walk import Unwalkable, Walk
 
 __all__ = ["Compiled", "compile_function", "settings"]
 
-settings: dict[str, Any] = {"strict": False, "verify": False, "attempts": 4, "entries": 8}
+settings: dict[str, Any] = {"strict": False, "verify": os.environ.get("RUSHLIGHT_VERIFY") == "1", "attempts": 4, "entries": 8, "stance": "default"}
+every: weakref.WeakSet[Compiled] = weakref.WeakSet()
 ndarray = np.ndarray
 
 
@@ -76,7 +79,8 @@ class Entry:
     """One captured call: guards, program, and what goes in and out."""
 
     def __init__(self, capture: Capture, guards: Guards, program: Program, arguments: list[tuple[Buffer, View]], outputs: list[Output], result: Any,
-                 updates: list[Update], written: list[Tensor], grown: list[tuple[Tensor, Buffer, View]], dropped: list[Tensor], kept: list[Any]) -> None:
+                 updates: list[Update], written: list[Tensor], grown: list[tuple[Tensor, Buffer, View]], dropped: list[Tensor],
+                 kept: list[Any]) -> None:
         self.capture, self.guards, self.program = capture, guards, program
         self.arguments, self.outputs, self.result, self.updates, self.written = arguments, outputs, result, updates, written
         self.grown = grown              # leaves whose .grad is read or added to: it may be another tensor at every call
@@ -289,6 +293,7 @@ class Compiled:
         self.given_up = self.census = False
         self.calls = {"replayed": 0, "captured": 0, "eager": 0}
         self.lock = threading.RLock()
+        every.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("entries", "reasons", "refused", "extra", "given_up", "census", "calls", "lock")
@@ -301,6 +306,9 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         c = execute.capture[0]
         if c is not None and c.thread == threading.get_ident():
+            return self.fn(*args, **kwargs)
+        if settings["stance"] == "force_eager":
+            self.calls["eager"] += 1
             return self.fn(*args, **kwargs)
         if saved_hooks or modes.anomaly:
             return self._eager("hooks on saved tensors or anomaly detection are on", args, kwargs)
@@ -320,6 +328,11 @@ class Compiled:
                     self.entries = [x for x in self.entries if x[1] is not e]
                 self.refused.append([key, settings["attempts"]])
             return self._eager(f"the program failed on the values of the call ({failed.__cause__})", args, kwargs)
+        if settings["stance"] != "default" and self.entries:
+            if settings["stance"] == "fail_on_recompile":
+                raise RuntimeError(f"{getattr(self.fn, '__qualname__', self.fn)} would be captured anew, which the stance fail_on_recompile forbids: "
+                                   + self.entries[0][1].guards.why())
+            return self._eager("no capture fits, and the stance is eager_on_recompile", args, kwargs)
         if self.given_up or any(n >= settings["attempts"] for k, n in self.refused if k == key):
             self.calls["eager"] += 1
             return self.fn(*args, **kwargs)
