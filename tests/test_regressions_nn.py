@@ -530,6 +530,9 @@ def test_checkpoints_notice_another_computation():
     check(lambda x: x.sin(), lambda x: x.sin() * x.cos(), "save more tensors during recomputation", early_stop=False)
     with pytest.raises(ValueError, match="Unexpected keyword arguments: bogus"):
         checkpoint.checkpoint(torch.sin, x, use_reentrant=True, bogus=1)
+    y = checkpoint.checkpoint(torch.sin, x, use_reentrant=True)
+    with pytest.raises(RuntimeError, match="incompatible with .grad"):
+        torch.autograd.grad(y.sum(), x)
     with pytest.warns(UserWarning, match="use_reentrant parameter should be passed explicitly"):
         checkpoint.checkpoint(torch.sin, x)
 

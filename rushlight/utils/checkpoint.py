@@ -10,6 +10,7 @@ from typing import Any
 import rushlight
 from rushlight.autograd.function import Function
 from rushlight.autograd.graph import saved_tensors_hooks
+from rushlight.autograd.modes import modes
 from rushlight.core.tensor import Tensor
 
 __all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "CheckpointFunction", "check_backward_validity",
@@ -83,6 +84,10 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        if modes.task is not None and modes.task.wanted is not None:  # the pass within would go to all leaves
+            raise RuntimeError("When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing "
+                               "an `inputs` parameter to .backward(). To resolve this error, you can either set "
+                               "use_reentrant=False, or call .backward() without passing the `inputs` argument.")
         args = list(ctx.args)
         for i, t in zip(ctx.at, ctx.saved_tensors, strict=True):
             args[i] = t
