@@ -212,7 +212,8 @@ def test_numpy_shares_memory():  # mission: H-14
     assert np.array(x, dtype=np.float64).dtype == np.float64
     np.testing.assert_allclose(np.exp(x / 10), (x / 10).exp(), rtol=1e-6)
     assert np.concatenate([x, x]).shape == (4, 3) and np.dot(x[0], x[1]) == (x[0] * x[1]).sum().item()
-    for f in (np.sin, np.exp, np.sqrt, lambda v: np.add(v, 1), lambda v: np.maximum(v, v), np.cumsum):     # a tensor for a tensor
+    for f in (np.sin, np.exp, np.sqrt, lambda v: np.add(v, 1), lambda v: np.maximum(v, v),
+              np.cumsum):     # a tensor for a tensor
         y = f(x.abs())
         assert type(y) is torch.Tensor and y.tolist() == f(x.abs().numpy()).tolist()
     assert type(np.sin(x[0, 0])) is torch.Tensor and np.isnan(x).dtype is torch.bool
@@ -1525,6 +1526,46 @@ def test_other_in_place_operations():  # mission: T-01
         x = X.clone()
         p = x.data_ptr()
         assert write(x) is x and x.data_ptr() == p and x._version == 1 and x.shape == (2, 2)
+
+
+@pytest.mark.parametrize("rows, columns", [(3, 3), (2, 4), (4, 2), (7, 3), (8, 2), (1, 3), (0, 3)])
+@pytest.mark.parametrize("wrap", [False, True])
+def test_fill_diagonal(rows, columns, wrap):  # mission: T-01
+    want = np.zeros((rows, columns))
+    if rows:
+        np.fill_diagonal(want, 5, wrap=wrap)
+    x = torch.zeros(rows, columns)
+    assert x.fill_diagonal_(5, wrap=wrap) is x and x.tolist() == want.tolist()
+    t = torch.zeros(columns, rows).t()
+    assert t.fill_diagonal_(5, wrap).tolist() == want.tolist()
+
+
+def test_fill_diagonal_of_others():  # mission: T-01
+    assert torch.zeros(2, 2, 2).fill_diagonal_(1).nonzero().tolist() == [[0, 0, 0], [1, 1, 1]]
+    x = torch.ones(2, 2, requires_grad=True)
+    y = (x * 3).fill_diagonal_(7)
+    y.sum().backward()
+    assert y.tolist() == [[7, 3], [3, 7]] and x.grad.tolist() == [[0, 3], [3, 0]]
+    for bad in (torch.zeros(3), torch.zeros(2, 3, 3)):
+        with pytest.raises(RuntimeError, match="dimensions"):
+            bad.fill_diagonal_(1)
+
+
+def test_pythons_functions_of_elements():  # mission: T-01
+    x = numbers(2, 2)
+    assert x.apply_(lambda v: v * v) is x and x.tolist() == [[0, 1], [4, 9]]
+    assert x.t().map_(torch.tensor([1.0, 10.0]), lambda a, b: a * b).tolist() == [[0, 40], [1, 90]] == x.t().tolist()
+    assert torch.ones(2).map2_(torch.ones(2), numbers(2), lambda a, b, c: a + b * c).tolist() == [1, 2]
+    assert numbers(3, dtype=torch.int64).apply_(lambda v: v / 2).tolist() == [0, 0,
+                                                                              1] and torch.zeros(0).apply_(abs).shape == (0,)
+    for bad, error in ((lambda: x.apply_(5), TypeError), (lambda: x.apply_(str), TypeError),
+                       (lambda: x.apply_(lambda v: v / 0), ZeroDivisionError),
+                       (lambda: x.map_(5, max), TypeError), (lambda: x.map_(x.double(), max), TypeError),
+                       (lambda: x.map_(torch.ones(3), max), RuntimeError),
+                       (lambda: torch.ones(2, requires_grad=True).apply_(abs), RuntimeError)):
+        with pytest.raises(error):
+            bad()
+    assert x.tolist() == [[0, 1], [40, 90]]
 
 
 def test_in_place_results_must_fit():  # mission: T-03

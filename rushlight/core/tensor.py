@@ -358,6 +358,13 @@ class Tensor:
     def is_signed(self) -> bool:
         return self.dtype.is_signed
 
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether both are the same view of the same memory."""
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"is_set_to(): argument 'tensor' (position 1) must be Tensor, not {type(tensor).__name__}")
+        return (self.data_ptr() == tensor.data_ptr() and self.dtype is tensor.dtype and self.shape == tensor.shape
+                and self.stride() == tensor.stride() and self.is_cpu and tensor.is_cpu)
+
     def is_nonzero(self) -> bool:
         """Whether the only element is not zero. RuntimeError if there are several, or none."""
         from .names import is_nonzero

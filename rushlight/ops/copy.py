@@ -462,6 +462,68 @@ def set_(
 
 
 @composite(ns="Tensor", method=True)
+def fill_diagonal_(input: Tensor, fill_value: Number, wrap: bool = False):
+    """`fill_value` on the main diagonal, in place; with `wrap` it goes on below in a matrix of more rows than columns. RuntimeError for
+    vectors, and for more than two dimensions that differ."""
+    n, strides = input.shape, input.stride()
+    if len(n) < 2:
+        raise RuntimeError(f"fill_diagonal_: dimensions must larger than 1, got sizes {list(n)}")
+    if len(n) > 2 and len(set(n)) > 1:
+        raise RuntimeError(f"fill_diagonal_: all dimensions of input must be of equal length, got sizes {list(n)}")
+    step, first = sum(strides), input.storage_offset()
+    hooks.function("as_strided")(input, (min(n),), (step,), first).fill_(fill_value)
+    if wrap and len(n) == 2 and n[0] > n[1] + 1 and n[1]:
+        for start in range(n[1] + 1, n[0], n[1] + 1):
+            below = hooks.function("as_strided")(input, (min(n[1], n[0] - start),), (step,), first + start * strides[0])
+            below.fill_(fill_value)
+    return input
+
+
+def _by_function(input: Tensor, name: str, others: tuple[Any, ...], callable: Any) -> Any:
+    from .execute import bad_argument
+    from .inplace import check_overlap
+
+    if input.requires_grad:
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+    inference.check_write(input)
+    arrays = []
+    for p, other in zip(map_.params[1:], others, strict=False):
+        if not isinstance(other, T):
+            raise bad_argument(map_, p, other)
+        if other.dtype is not input.dtype:
+            raise TypeError(f"{name}: expected {input.dtype!r} for '{p.name}' (got {other.dtype!r})")
+        arrays.append(other.expand(input.shape))
+    if isinstance(input._a, MetaArray):
+        raise NotImplementedError(f"{name}: a meta tensor has no elements to call a function with")
+    check_overlap(input._a, name)
+    made = [callable(*values) for values in zip(*[t.reshape(-1).tolist() for t in (input, *arrays)], strict=True)]
+    for x in made:
+        if not isinstance(x, (int, float, complex, np.number, np.bool_)):
+            raise TypeError(f"{name}: must be real number, not {type(x).__name__}")
+    input._a[...] = np.array(made, dtype=None if made else input._a.dtype).reshape(input.shape).astype(input._a.dtype)
+    bump(input)
+    return input
+
+
+@composite(ns="Tensor", method=True)
+def apply_(input: Tensor, callable: Any):
+    """Each element becomes what `callable` makes of it, in place. Slow: a call of Python for each. RuntimeError if it requires grad."""
+    return _by_function(input, "apply_", (), callable)
+
+
+@composite(ns="Tensor", method=True)
+def map_(input: Tensor, tensor: Tensor, callable: Any):
+    """Each element becomes `callable(element, element of tensor)`, in place; `tensor` is of the same dtype and is broadcast."""
+    return _by_function(input, "map_", (tensor,), callable)
+
+
+@composite(ns="Tensor", method=True)
+def map2_(input: Tensor, x: Tensor, y: Tensor, callable: Any):
+    """As `map_`, with two other tensors."""
+    return _by_function(input, "map2_", (x, y), callable)
+
+
+@composite(ns="Tensor", method=True)
 def pin_memory(input: Tensor, device: Any = None):
     """A copy in page-locked memory. RuntimeError without an accelerator."""
     raise RuntimeError("Cannot access accelerator device when none is available: page-locked memory needs one")
