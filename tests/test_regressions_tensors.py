@@ -193,6 +193,19 @@ def test_one_value_may_be_written_to_an_expanded_tensor():
         v.add_(1)
 
 
+def test_an_operation_in_place_that_cannot_fit_is_refused_before_it_is_computed():
+    x = torch.zeros(200_000, 1)
+    with pytest.raises(RuntimeError, match="output with shape .* doesn't match the broadcast shape"):
+        x.add_(torch.zeros(200_000))        # 160 GB
+    assert not x.any()
+
+
+def test_long_running_sums_are_exact_enough():
+    x = torch.full((200_000,), 0.1)
+    want = np.cumsum(x.numpy().astype(np.float64))
+    np.testing.assert_allclose(x.cumsum(0).numpy(), want, rtol=1e-7)
+
+
 # --- the tape -----------------------------------------------------------------------------------------------------------
 
 

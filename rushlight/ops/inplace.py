@@ -25,6 +25,7 @@ from .execute import (
     bad_argument,
     broadcast,
     capture,
+    common_shape,
     compute_dtypes,
     has_sparse,
     pointwise_arrays,
@@ -251,6 +252,8 @@ def run_inplace_plain(op: Operator, values: tuple) -> Tensor:
         if a.__class__ is ndarray:
             for v in values[1:]:
                 if isinstance(v, Tensor):
+                    if v._a.shape != a.shape and op.kind == "pointwise" and (shape := common_shape(a.shape, v._a.shape, name=op.name)) != a.shape:
+                        raise RuntimeError(f"output with shape {list(a.shape)} doesn't match the broadcast shape {list(shape)}")
                     check_partial_overlap(a, v._a, name)
         if op.kind == "pointwise" and a.size >= loops.BIG and a.__class__ is ndarray and _straight_inplace(op, a, values):
             r = None

@@ -455,6 +455,8 @@ def _cum(ufunc: Any, input: np.ndarray, dim: int, dtype: Any) -> np.ndarray:
         return input.astype(to.np)
     (k,) = normalize_dims(dim, input.ndim, "cumsum")
     x = input.astype(to.np) if input.dtype != to.np else input
+    if x.dtype == np.float32 and x.shape[k] > 4096:        # long sums lose too much in float32
+        return ufunc.accumulate(x, axis=k, dtype=np.float64).astype(np.float32)
     return ufunc.accumulate(x, axis=k, dtype=x.dtype)
 
 
