@@ -97,7 +97,7 @@ class Entry:
         self.stored_grads = [leaf for leaf, b, _ in grown if b.id in stored]
         # memory that is written to although it is not made here: no argument may lie in it
         self.stored_memory = [_extent(b.array) for b in g.buffers if b.kind == "external" and b.id in stored and b.id not in grads
-                              and b.argument is None]
+                              and b.argument is None and b.array is not None]
         self.apart = bool(self.stored or self.stored_memory or self.stored_grads)
         self.random = any(s.kind == "host" and s.data["op"].random for s in g.steps)
         self.failures = 0
@@ -217,7 +217,7 @@ class Entry:
             items = [self._result(x, tensors) for x in r]
             return type(r)(items) if type(r) in (list, tuple) else type(r)._make(items)  # type: ignore[union-attr]
         if isinstance(r, _Object):
-            made = object.__new__(r.cls)
+            made: Any = object.__new__(r.cls)
             made.__dict__.update({k: self._result(x, tensors) for k, x in r.items.items()})
             return made
         return type(r)([(k, self._result(x, tensors)) for k, x in r.items()])

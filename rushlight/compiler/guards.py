@@ -267,6 +267,14 @@ class Steps(Node):
                 and sum(map(len, self.tables)) == len(self.entries)
                 and all(map(_is, chain.from_iterable(map(dict.values, self.tables)), self.entries)))
 
+    def terms(self, put: Callable[[Any], str]) -> list[str]:
+        o, groups, state, tables = put(self.o), put(self.groups), put(self.state), put(self.tables)
+        out = [f"{o}.param_groups is {groups} and len({groups}) == {len(self.each)}"]
+        for k, (g, p, c) in enumerate(self.lists):
+            out.append(f"{groups}[{k}] is {put(g)} and {put(g)}['params'] is {put(p)} and len({put(p)}) == {len(c)} and all(map(_is, {put(p)}, {put(c)}))")
+        return [*out, f"{o}.state is {state} and len({state}) == {len(self.states)} and all(map(_is, {state}.values(), {put(self.states)}))",
+                f"sum(map(len, {tables})) == {len(self.entries)} and all(map(_is, _chain(map(_values, {tables})), {put(self.entries)}))"]
+
 
 class Hooks(Node):
     """The hooks of a leaf; asked when some hook was registered or removed."""
@@ -295,7 +303,7 @@ class Guards:
         self.nodes, self.tables, self.hooked = walk.nodes, walk.tables, walk.hooked
         self.epochs, self.hook_epochs = mutation_epoch, hooks_epoch
         self.epoch, self.hook_epoch = mutation_epoch[0], hooks_epoch[0]
-        env: dict[str, Any] = {"_is": _is}
+        env: dict[str, Any] = {"_is": _is, "_chain": chain.from_iterable, "_values": dict.values}
         names: dict[int, str] = {}
 
         def put(x: Any) -> str:

@@ -50,7 +50,7 @@ class OptimizedModule(Module):
         return self._orig_mod[key]  # type: ignore[index]
 
     def __iter__(self) -> Any:
-        return iter(self._orig_mod)  # type: ignore[call-overload]
+        return iter(self._orig_mod)  # type: ignore
 
     def __contains__(self, key: Any) -> bool:
-        return key in self._orig_mod  # type: ignore[operator]
+        return key in self._orig_mod  # type: ignore

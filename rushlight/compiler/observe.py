@@ -179,7 +179,8 @@ def observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tenso
                 refusing(Tensor, n, lambda t, n=n: f"a value is read into Python ({n.strip('_')}() on a tensor of shape "  # type: ignore[misc]
                                                    f"{list(t.shape) if isinstance(t, Tensor) else '?'})")
         patch(Tensor, "detach", viewing(Tensor.detach))
-        patch(Tensor, "data", property(viewing(Tensor.data.fget), Tensor.data.fset))
+        data: Any = Tensor.__dict__["data"]
+        patch(Tensor, "data", property(viewing(data.fget), data.fset))
         patch(Tensor, "storage_offset", placing)
         for n in _STREAM:
             refusing(Generator, n, lambda g, n=n: f"the call uses a generator itself ({n})")  # type: ignore[misc]

@@ -31,7 +31,7 @@ _C_PURE = {"builtins", "math", "cmath", "_operator", "operator", "itertools", "_
 _EFFECTS = {"print": "prints", "input": "reads input", "open": "opens a file", "exec": "runs code made at run time", "eval": "runs code made at run time",
             "compile": "makes code at run time", "__import__": "imports", "breakpoint": "stops in the debugger"}
 _EVERYWHERE = {("io", "open"), ("_io", "open"), ("posix", "open"), ("posix", "fork")}
-_OWNERS = (list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, range, slice, collections.deque, FunctionType, types.MethodType,
+_OWNERS: tuple[Any, ...] = (list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, range, slice, collections.deque, FunctionType, types.MethodType,
            types.GeneratorType, property, np.ndarray, np.generic, np.ufunc, np.dtype, type(type.__dict__), type({}.keys()), type({}.values()),
            type({}.items()), Tensor)
 _WORDS = {"time": "reads the clock", "datetime": "reads the clock", "random": "draws from Python's random module",
@@ -110,7 +110,7 @@ class Watch:
 def _problem(arg: Any, owner: Any, module: str | None, name: str) -> str | None:
     """What a C function does that a replay would not do; None if nothing."""
     if owner is None or isinstance(owner, ModuleType):
-        home = module or getattr(owner, "__name__", "")
+        home = str(module or getattr(owner, "__name__", ""))
         if home == "builtins":
             return f"{_EFFECTS[name]} ({name})" if name in _EFFECTS else None
         if home == "sys" and name in ("getrefcount", "getsizeof", "exc_info", "_getframe", "getrecursionlimit", "intern", "is_finalizing"):
