@@ -24,6 +24,13 @@ class _Modes(threading.local):
 
 
 modes = _Modes()
+anomaly_watchers: list[Callable[[], None]] = []     # told when a thread first asks for anomaly detection
+
+
+def _anomalous(mode: bool) -> bool:
+    while mode and anomaly_watchers:
+        anomaly_watchers.pop()()
+    return mode
 
 
 def is_grad_enabled() -> bool:
@@ -214,7 +221,7 @@ class detect_anomaly(_Switch):
                       stacklevel=2)
 
     def _values(self) -> dict[str, Any]:
-        return {"anomaly": True, "check_nan": self.check_nan}
+        return {"anomaly": _anomalous(True), "check_nan": self.check_nan}
 
 
 class set_detect_anomaly(_Switch):
@@ -223,7 +230,7 @@ class set_detect_anomaly(_Switch):
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.prev = (modes.anomaly, modes.check_nan)
         self.mode, self.check_nan = mode, check_nan
-        modes.anomaly, modes.check_nan = mode, check_nan
+        modes.anomaly, modes.check_nan = _anomalous(mode), check_nan
 
     def __enter__(self) -> None:
         pass

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.modes import modes
+from ..autograd.modes import anomaly_watchers, modes
 from ..autograd.node import (
     Node,
     TensorMeta,
@@ -28,7 +28,7 @@ from ..autograd.node import (
     unpack,
 )
 from ..backends.cpu import loops
-from ..core.errors import place
+from ..core.errors import place, warn_once
 from ..core.tensor import MAYBE, Tensor, bump, inference, wrap
 from . import expr as E
 from .declare import OLD_NAMES, REQUIRED, Gradient, Operator, Param
@@ -79,7 +79,7 @@ G: dict[str, Any] = {
     "quiet": quiet, "QUIETS": quiets, "fresh_quiet": _fresh_quiet, "asarray": np.asarray,
     "Tensor": Tensor, "new": object.__new__, "modes": modes, "edge": edge, "save": save, "save_result": save_result,
     "unpack": unpack, "freed": freed, "seq": next_seq, "place": place, "wrap": wrap, "bump": bump,
-    "attach_many": attach_many, "TensorMeta": TensorMeta, "BIG": BIG, "MAYBE": MAYBE, "PLAIN": True, "__name__": "rushlight.ops.generated",
+    "attach_many": attach_many, "TensorMeta": TensorMeta, "BIG": BIG, "MAYBE": MAYBE, "PLAIN": True, "ANOMALY": False, "__name__": "rushlight.ops.generated",
     "FAST_ERRORS": (AttributeError, TypeError, ValueError, RuntimeError, OverflowError, ArithmeticError, RuntimeWarning),
 }
 
@@ -90,6 +90,7 @@ def _inference(maker: Callable) -> None:
 
 
 inference.listen(_inference)
+anomaly_watchers.append(lambda: G.__setitem__("ANOMALY", True))      # until then no record need ask the thread
 
 
 def make(source: str, name: str, **extra: Any) -> Callable:
@@ -492,9 +493,8 @@ def legacy(op: Operator, values: tuple, old: tuple, out: Any, inplace: bool, met
             break
     else:
         raise TypeError(f"{op.name}() takes {len(today)} positional arguments but {len(given)} were given: ({', '.join(type(v).__name__ for v in given)})")
-    import warnings
-    warnings.warn(f"this overload of {op.name} is deprecated: {op.name}({', '.join(order)}); pass {', '.join(p.name for p in op.params if p.keyword)} "
-                  "by keyword", UserWarning, stacklevel=3)
+    warn_once(f"order of {op.name}", f"this overload of {op.name} is deprecated: {op.name}({', '.join(order)}); pass "
+              f"{', '.join(p.name for p in op.params if p.keyword)} by keyword", 3)
     bound = dict(zip(names, values, strict=True))
     bound.update(zip(order, given, strict=True))
     return _again(op, bound, out, inplace)
@@ -642,13 +642,17 @@ def _record(op: Operator, inplace: bool) -> Callable:
             lines.append(f"    {e} = ({p.name}._node if {p.name}._base is None else edge({p.name})) if {p.name}._rg else None")
             edges.append(e)
         else:
-            lines.append(f"    {e} = ({p.name}._node if {p.name}._base is None else edge({p.name})) if getattr({p.name}, '_rg', False) else None")
+            number = f"({p.name}.__class__ is float or {p.name}.__class__ is int or not getattr({p.name}, '_rg', False))" if i else \
+                f"not getattr({p.name}, '_rg', False)"
+            lines.append(f"    {e} = None if {number} else {p.name}._node if {p.name}._base is None else edge({p.name})")
             edges.append(e)
     tests = [f"e{i} is None" if p.kind != "list" else f"not any(e{i})" for i, p in enumerate(tensors) if p.name in wanted]
     lines.append(f"    if {' and '.join(tests) or 'True'}: return")
     if not multi and not (op.kind == "pointwise" and op.result in ("same", "float", "real")):  # these cannot lead to integers
         lines.append("    if t_._a.dtype.kind in 'biu': return")
     lines.append("    n_ = new(NODE); n_.seq = seq()")
+    if op.kind == "pointwise":
+        lines.append("    a_ = t_._a; s_ = a_.shape; d_ = a_.dtype")
     nxt = ", ".join(edges)
     lines.append(f"    n_.next = ({nxt}{',' if nxt else ''})")
     saves = []
@@ -688,9 +692,9 @@ def _record(op: Operator, inplace: bool) -> Callable:
         for i, p in enumerate(tensors):
             if p.name in wanted:
                 fits.append((i, len(saves)))
-                saves.append(f"None if e{i} is None or ({p.name}._a.shape == t_._a.shape and {p.name}._a.dtype is t_._a.dtype) else TensorMeta({p.name})")
+                saves.append(f"None if e{i} is None or (a_ := {p.name}._a).shape == s_ and a_.dtype is d_ else TensorMeta({p.name})")
     lines.append(f"    n_.saved = ({', '.join(saves)}{',' if saves else ''})")
-    lines.append("    n_.where = place()" if anysave else "    n_.where = place() if modes.anomaly else None")
+    lines.append("    n_.where = place()" if anysave else "    n_.where = place() if ANOMALY and modes.anomaly else None")
     if inplace:
         lines.append("    HISTORY(t_, n_)")
     elif multi:
