@@ -220,8 +220,9 @@ def _pre_hooks(n: Node, g: Any) -> Any:
                     raise TypeError(f"expected Variable, but hook returned '{type(r).__name__}'")
                 if r._a.shape != g._a.shape:  # type: ignore[union-attr]
                     raise RuntimeError(f"hook '{getattr(fn, '__name__', fn)}' has changed the size of value")
-                if r._a.dtype != g._a.dtype:
-                    raise RuntimeError(f"hook '{getattr(fn, '__name__', fn)}' has changed the type of value (was {g.dtype!r}, got {r.dtype!r})")
+                if r._a.dtype != g._a.dtype:  # type: ignore[union-attr]
+                    raise RuntimeError(f"hook '{getattr(fn, '__name__', fn)}' has changed the type of value "
+                                       f"(was {g.dtype!r}, got {r.dtype!r})")  # type: ignore[union-attr]
                 g = r
         else:
             r = fn(tuple(g) if n.outputs > 1 else (g,))

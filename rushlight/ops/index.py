@@ -496,6 +496,13 @@ T.__getitem__ = getitem  # type: ignore[attr-defined]
 T.__setitem__ = setitem  # type: ignore[attr-defined]
 
 
+def _delitem(self: Any, index: Any) -> None:
+    raise TypeError("Tensor does not support deleting items")
+
+
+T.__delitem__ = _delitem  # type: ignore[attr-defined]
+
+
 # --- Inputs for the generated tests (ops.samples) ---
 index_put.samples(lambda s: [s.call(s((3, 4)), (s.array([2, 0]), s.array([1, 3])), s((2,))), s.call(s((3, 4)), (s.array([0, 0, 2]),), s((4,)), True),
                              s.call(s((3, 4)), (s.bools((3, 4)),), s(()))])
