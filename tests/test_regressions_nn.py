@@ -543,3 +543,17 @@ def test_data_parallel_calls_its_module():
     x = torch.randn(4, 2)
     assert torch.equal(model(x), layer(x)) and list(model.state_dict()) == ["module.weight", "module.bias"]
     assert torch.equal(nn.parallel.data_parallel(layer, x), layer(x))
+
+
+# --- serialization ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_load_refuses_unknown_arguments(weights_only):  # mission: G-05
+    file = io.BytesIO()
+    torch.save([1], file)
+    file.seek(0)
+    with pytest.raises(TypeError, match="bogus"):
+        torch.load(file, weights_only=weights_only, bogus=1)
+    file.seek(0)
+    assert torch.load(file, weights_only=weights_only, encoding="utf-8") == [1]

@@ -441,6 +441,9 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
     restore = _restore_function(map_location)
     if mmap is None:
         mmap = False
+    unknown = [name for name in pickle_load_args if name not in ("encoding", "errors", "fix_imports", "buffers")]
+    if restricted and unknown:  # otherwise the Unpickler says so
+        raise TypeError(f"load() got an unexpected keyword argument {unknown[0]!r}")
     pickle_load_args.setdefault("encoding", "utf-8")
     if mmap and not _is_path(f):
         raise ValueError("f must be a file path in order to use the mmap argument")
