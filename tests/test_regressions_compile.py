@@ -283,6 +283,22 @@ def _deep():
     return lambda x: x * o.a.b.c.v, lambda: setattr(c, "v", 3.0)
 
 
+def _namespace():
+    o = types.SimpleNamespace(a=types.SimpleNamespace(v=2.0))
+    return lambda x: x * o.a.v, lambda: setattr(o.a, "v", 3.0)
+
+
+def _thread_local():
+    o = threading.local()
+    o.v = 2.0
+    return lambda x: x * o.v, lambda: setattr(o, "v", 3.0)
+
+
+def _event():
+    e = threading.Event()
+    return lambda x: x * (3 if e.is_set() else 2), e.set
+
+
 def _slots():
     o = Slotted()
     o.v = 2.0
@@ -378,8 +394,8 @@ def _tensor_list():
     return lambda x: x * sum(ts), lambda: ts.append(torch.ones(4))
 
 
-@pytest.mark.parametrize("make", [_deep, _slots, _class, _shadowed, _module, _list, _nested_list, _array, _defaults, _code, _callable, _method, _factory,
-                                  _partial, _tensor_data, _tensor_list], ids=lambda f: f.__name__[1:])
+@pytest.mark.parametrize("make", [_deep, _namespace, _thread_local, _event, _slots, _class, _shadowed, _module, _list, _nested_list, _array, _defaults, _code,
+                                  _callable, _method, _factory, _partial, _tensor_data, _tensor_list], ids=lambda f: f.__name__[1:])
 def test_what_is_read_may_change(make):
     def program(wrap):
         f, change = make()
@@ -405,7 +421,7 @@ class Net(nn.Module):
 
 CHANGES = {
     "list": lambda m: m.items.__setitem__(0, 5.0), "function": lambda m: setattr(m, "act", torch.tanh), "object": lambda m: setattr(m.settings, "k", 7.0),
-    "class": lambda m: setattr(type(m), "scale", 7.0), "hook": lambda m: m.l.register_forward_hook(lambda s, i, o: o + 10),
+    "dict": lambda m: m.__dict__.__setitem__("act", torch.tanh), "class": lambda m: setattr(type(m), "scale", 7.0), "hook": lambda m: m.l.register_forward_hook(lambda s, i, o: o + 10),
     "pre-hook": lambda m: m.l.register_forward_pre_hook(lambda s, i: (i[0] + 10,)), "data": lambda m: setattr(m.l.weight, "data", torch.zeros(4, 4)),
     "parameter": lambda m: setattr(m.l, "weight", nn.Parameter(torch.zeros(4, 4))), "submodule": lambda m: setattr(m, "l", nn.Linear(4, 4)),
     "forward": lambda m: setattr(m, "forward", lambda x: x * 3), "inner forward": lambda m: setattr(m.l, "forward", lambda x: x * 3),

@@ -349,6 +349,7 @@ class Walk:
             self._push(type(cls), label, self.nodes)
 
     def _nn_module(self, m: Any, label: str) -> None:
+        from ..nn.modules.module import Module
         cls = type(m)
         self._class(cls, cls.__name__)
         d = m.__dict__
@@ -357,6 +358,8 @@ class Walk:
         skip = ("_non_persistent_buffers_set",)
         items = [(k, v) for k, v in d.items() if k not in skip and (library or self.dynamic or k in self.names or k[0] == "_" or k == "training")]
         self.tables.append(Table(d, items, label, length=True))
+        if not library:         # `m.__dict__[...] = ...` moves no epoch
+            self.nodes.append(Table(d, [(k, v) for k, v in items if k[0] != "_" and not isinstance(v, (Tensor, Module))], label))
         for k, v in items:
             if isinstance(v, dict) and (k in ("_modules", "_parameters", "_buffers") or k.endswith("_hooks")):
                 self.tables.append(Map(v, f"{label}{k}"))
@@ -422,7 +425,8 @@ class Walk:
         library = _is_library(module_origin(home))
         if not library:
             self._class(cls, cls.__name__)
-        elif home.partition(".")[0] in _LEAF_MODULES or home in ("builtins", "_thread", "threading", "typing", "types", "weakref", "abc"):
+        elif home.partition(".")[0] in _LEAF_MODULES or home in ("builtins", "_thread", "typing", "types", "weakref", "abc") \
+                and cls.__name__ not in ("SimpleNamespace", "_local"):
             return
         label = f"{label}." if library else f"{cls.__name__}."
         d = getattr(x, "__dict__", None)

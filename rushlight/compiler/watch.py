@@ -22,7 +22,7 @@ __all__ = ["Watch"]
 # the part of Rushlight that opens files because the caller wants it
 _FILES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "serialization") + os.sep
 
-_PURE = {"contextlib", "functools", "collections", "dataclasses", "typing", "abc", "_py_abc", "enum", "copy", "copyreg", "operator", "types", "re",
+_PURE = {"importlib", "contextlib", "functools", "collections", "dataclasses", "typing", "abc", "_py_abc", "enum", "copy", "copyreg", "operator", "types", "re",
          "numbers", "inspect", "weakref", "_weakrefset", "_collections_abc", "string", "math", "statistics", "itertools", "threading", "keyword",
          "reprlib", "fractions", "decimal", "_pydecimal", "heapq", "bisect", "textwrap", "codecs", "locale", "sre_compile", "sre_parse", "genericpath",
          "posixpath", "ntpath", "fnmatch", "graphlib", "queue", "array", "struct", "sysconfig", "_strptime", "warnings", "dis", "opcode", "ast"}
