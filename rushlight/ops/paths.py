@@ -39,6 +39,7 @@ INTEGER_PRIMITIVES = frozenset(
 )
 
 
+EXACT = frozenset(("neg", "abs", "maximum", "minimum", "where", "eq", "ne", "lt", "le", "gt", "ge"))
 SAMPLE = np.ones(1, np.float32)      # stands for any operand of floats
 
 
@@ -139,6 +140,11 @@ def integers_pass(op: Operator, plain: Plain) -> bool:
     )
 
 
+def exact(root: E.Expr) -> bool:
+    """Whether a loop and NumPy give the same bits for certain: choices and signs, nothing that rounds."""
+    return all(n.op in EXACT or n.op in ("arg", "const") for n in E.postorder(root))
+
+
 def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dunder: bool = False, big: bool = False) -> list[str]:
     """The fast path of a pointwise operator with one or two tensor operands. Falls through when it does not apply. With `big`
     large arrays go to `LOOP`."""
@@ -177,7 +183,10 @@ def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dund
         lines.append(f"    ok = {whole}; rg = {t[0]}._rg")
         call = "quiet(UF, a)" if use else f"quiet(EV, a{numbers}, d.type)"
     lines.append("    if ok and a.__class__ is ND:")
-    if big:
+    if big and not use and len(t) == 1 and not numbers and exact(plain.root):
+        lines.append("        r = LOOP(a)")
+        lines.append(f"        if r is None and a.size < BIG: r = {call}")
+    elif big:
         lines.append(f"        r = {call} if a.size < BIG else LOOP(a{', b' if len(t) == 2 else ''}{numbers if not use else ''})")
     else:
         lines.append(f"        r = {call} if a.size < BIG else None")
