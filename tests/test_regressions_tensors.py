@@ -8,6 +8,8 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import rushlight as torch
 
@@ -421,3 +423,90 @@ def test_channels_last_goes_through(layer):
 def test_channels_last_weights_make_channels_last_results():
     x, w = torch.ones(2, 4, 5, 5), torch.ones(3, 4, 3, 3).contiguous(memory_format=torch.channels_last)
     assert torch.nn.functional.conv2d(x, w).stride() == (27, 1, 9, 3)
+
+
+# --- beside NumPy -------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def _indexed(draw):
+    """A shape and an index into it: ints, slices, None, at most one Ellipsis and one list of positions or mask."""
+    shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    items, used, special = [], 0, draw(st.sampled_from(["", "list", "mask"]))
+    while used < len(shape) and draw(st.booleans()):
+        n = shape[used]
+        kind = draw(st.sampled_from(["int", "slice", "none", "special"]))
+        if kind == "none":
+            items.append(None)
+            continue
+        if kind == "int":
+            items.append(draw(st.integers(-n, n - 1)))
+        elif kind == "slice" or not special:
+            bounds = st.none() | st.integers(-n - 1, n + 1)
+            items.append(slice(draw(bounds), draw(bounds), draw(st.sampled_from([None, 1, 2]))))
+        elif special == "list":
+            items.append(np.array(draw(st.lists(st.integers(-n, n - 1), min_size=1, max_size=3))))
+            special = ""
+        else:
+            items.append(np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n))))
+            special = ""
+        used += 1
+    if draw(st.booleans()):
+        items.append(Ellipsis)
+    # NumPy moves the dimension of an array that an int is apart from to the front; so does PyTorch only for tensors, not ints
+    assume(not (any(isinstance(i, np.ndarray) for i in items) and any(isinstance(i, int) for i in items)))
+    return tuple(shape), tuple(items)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(_indexed(), st.booleans())
+def test_indexing_beside_numpy(case, transposed):
+    shape, index = case
+    a = np.arange(math.prod(shape), dtype=np.float64).reshape(shape)
+    a = np.asfortranarray(a) if transposed else a
+    leaf = torch.from_numpy(a.copy(order="K")).requires_grad_()
+    at = tuple(torch.from_numpy(i) if isinstance(i, np.ndarray) else i for i in index)
+    want = a[index]
+    got = leaf[at]
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got.detach().numpy(), want)
+    got.sum().backward()
+    hits = np.zeros(shape)
+    np.add.at(hits, index, 1)
+    np.testing.assert_array_equal(leaf.grad.numpy(), hits)
+    x = leaf * 1
+    x[at] = -1.0
+    a[index] = -1
+    np.testing.assert_array_equal(x.detach().numpy(), a)
+    leaf.grad = None
+    x.sum().backward()
+    np.testing.assert_array_equal(leaf.grad.numpy(), hits == 0)
+
+
+_VIEWS = [lambda x: x[1:] if x.shape[0] > 1 else x, lambda x: x[..., ::2], lambda x: x.swapaxes(0, -1), lambda x: x[None], lambda x: x[0] if x.ndim > 1 else x,
+          lambda x: x.reshape(-1, x.shape[-1]) if _contiguous(x) else x]
+
+
+def _contiguous(x):
+    return x.flags.c_contiguous if isinstance(x, np.ndarray) else x.is_contiguous()
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=6))
+def test_writes_through_chains_of_views_beside_numpy(steps):
+    """Values and gradients: each element of the result is its origin times what it was multiplied with."""
+    a = np.arange(24, dtype=np.float64).reshape(2, 3, 4) + 1
+    factor = np.ones_like(a)
+    leaf = torch.from_numpy(a.copy()).requires_grad_()
+    x = leaf * 1
+    v, f = x, factor
+    for which, write in steps:
+        v, f = _VIEWS[which](v), _VIEWS[which](f)
+        assert v.shape == f.shape
+        if write:
+            v.mul_(2)
+            f *= 2
+    np.testing.assert_array_equal(x.detach().numpy(), a * factor)
+    np.testing.assert_array_equal(v.detach().numpy().shape, f.shape)
+    (x * x).sum().backward()
+    np.testing.assert_array_equal(leaf.grad.numpy(), 2 * a * factor**2)
