@@ -421,7 +421,8 @@ class Net(nn.Module):
 
 CHANGES = {
     "list": lambda m: m.items.__setitem__(0, 5.0), "function": lambda m: setattr(m, "act", torch.tanh), "object": lambda m: setattr(m.settings, "k", 7.0),
-    "dict": lambda m: m.__dict__.__setitem__("act", torch.tanh), "class": lambda m: setattr(type(m), "scale", 7.0), "hook": lambda m: m.l.register_forward_hook(lambda s, i, o: o + 10),
+    "dict": lambda m: m.__dict__.__setitem__("act", torch.tanh),
+    "class": lambda m: setattr(type(m), "scale", 7.0), "hook": lambda m: m.l.register_forward_hook(lambda s, i, o: o + 10),
     "pre-hook": lambda m: m.l.register_forward_pre_hook(lambda s, i: (i[0] + 10,)), "data": lambda m: setattr(m.l.weight, "data", torch.zeros(4, 4)),
     "parameter": lambda m: setattr(m.l, "weight", nn.Parameter(torch.zeros(4, 4))), "submodule": lambda m: setattr(m, "l", nn.Linear(4, 4)),
     "forward": lambda m: setattr(m, "forward", lambda x: x * 3), "inner forward": lambda m: setattr(m.l, "forward", lambda x: x * 3),
@@ -1113,3 +1114,12 @@ def test_the_names_of_torch_compiler_and_dynamo():
     assert not torch.compiler.is_compiling() and torch._dynamo.list_backends() == torch.compiler.list_backends() == ["inductor"]
     refuses(lambda wrap: (c := wrap(lambda x: (torch._dynamo.graph_break(), x + 1)[1]), [c(X) for _ in range(3)])[1], "graph break")
     refuses(lambda wrap: (c := wrap(torch.compiler.disable(f)), [c(X) for _ in range(3)])[1], "disable")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_narrow_linear_layer_rounds_once(dtype):
+    x, w, b = (torch.randn(s).to(getattr(torch, dtype)) for s in ((8, 64), (16, 64), (16,)))
+    c = compile_function(lambda x: F.linear(x, w, b))
+    want = (x.float() @ w.float().t() + b.float()).to(x.dtype)
+    for _ in range(3):
+        assert torch.equal(c(x), want)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import dtype as D
 from .declare import composite
-from .execute import common_shape
+from .execute import HALF, common_shape
 from .generate import sum_to
 from .nn_common import f, narrow, wide
 
@@ -81,7 +81,10 @@ def _linear_array(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None):
     """input @ weight.T + bias: input (..., in), weight (out, in) or (in,), bias (out,) or None."""
     _linear_check(input, weight, bias)
-    y = f("matmul")(input, weight.t() if weight.dim() == 2 else weight)
+    weight = weight.t() if weight.dim() == 2 else weight
+    if bias is not None and input.dtype.name in HALF:       # rounded once, as in the fast form
+        return (f("matmul")(input.float(), weight.float()) + bias.float()).to(input.dtype)
+    y = f("matmul")(input, weight)
     return y if bias is None else y + bias
 
 
