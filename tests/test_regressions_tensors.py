@@ -149,6 +149,11 @@ def test_gcd_of_bools_and_integers():
         torch.gcd(torch.tensor([True]), torch.tensor([True]))
 
 
+def test_resolutions_are_powers_of_ten():
+    want = {torch.float16: 1e-3, torch.bfloat16: 1e-2, torch.float32: 1e-6, torch.float64: 1e-15}
+    assert {d: torch.finfo(d).resolution for d in want} == want
+
+
 def test_isreal():
     assert torch.isreal(torch.tensor([1.0, math.nan, math.inf])).all()
     x = torch.tensor([1 + 0j, 1 + 1j, complex(math.nan, 0), complex(0, math.nan)])

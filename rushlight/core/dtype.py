@@ -167,7 +167,7 @@ class finfo:
             i = np.finfo(d.np)
         self.dtype, self.bits = d.name, d.itemsize * 8
         self.eps, self.max, self.min, self.tiny = float(i.eps), float(i.max), float(i.min), float(i.smallest_normal)
-        self.smallest_normal, self.resolution = self.tiny, float(i.resolution)
+        self.smallest_normal, self.resolution = self.tiny, float(f"{float(i.resolution):.0e}")     # a power of ten
 
     def __repr__(self) -> str:
         return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
