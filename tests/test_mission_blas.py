@@ -128,11 +128,18 @@ def test_cross(dtype):  # mission: P-01
 
 def test_cross_without_dim():  # mission: P-02
     a, b = numbers(3, 4), numbers(3, 4, seed=1)
-    with pytest.warns(UserWarning, match="dim"):
-        r = torch.cross(a, b)
+    always = torch.is_warn_always_enabled()
+    try:
+        torch.set_warn_always(True)
+        with pytest.warns(UserWarning, match="dim"):
+            r = torch.cross(a, b)
+    finally:
+        torch.set_warn_always(always)
     near(r, np.cross(a.numpy(), b.numpy(), axis=0))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")         # PyTorch warns once
+        warnings.simplefilter("ignore")
+        torch.cross(a, b)
+        warnings.simplefilter("error")          # once is enough
         square = numbers(3, 3)
         near(torch.cross(square, square.flip(0)), np.cross(square.numpy(), square.flip(0).numpy(), axis=0))
         near(torch.cross(a.t(), b.t()), np.cross(a.numpy().T, b.numpy().T))
@@ -858,3 +865,24 @@ def test_old_names_compiled():  # mission: Q-02, Q-05, Q-17, Q-22, Q-30, N-17, O
         expected, compiled = f(), torch.compile(f)
         for _ in range(4):
             near(compiled(), expected.numpy())
+
+
+def test_old_orders_warn_once():  # mission: Q-02, M-27
+    m = numbers(2, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.addmm(2, m, 3, m, m)
+        torch.add(m, 2, m)
+    with pytest.raises(RuntimeError, match="bool"):
+        torch.set_warn_always(1)
+    try:
+        for always, expected in ((True, 2), (False, 0)):
+            torch.set_warn_always(always)
+            assert torch.is_warn_always_enabled() is always
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                torch.addmm(2, m, 3, m, m)
+                torch.add(m, 2, m)
+            assert len(seen) == expected and all(w.category is UserWarning and w.filename == __file__ for w in seen)
+    finally:
+        torch.set_warn_always(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from types import CodeType
 
-__all__ = ["Place", "place", "describe", "LinAlgError", "OutOfMemoryError"]
+__all__ = ["Place", "place", "describe", "warn_once", "warn_always", "LinAlgError", "OutOfMemoryError"]
 
 Place = tuple[CodeType, int]  # a code object and an instruction in it: cheap to take, resolved to a line when asked
 
@@ -33,6 +33,19 @@ def describe(where: Place | None) -> str:
         if start <= lasti < end and line is not None:
             return f"{code.co_filename}:{line}"
     return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+warn_always = [False]       # `torch.set_warn_always`
+_warned: set[str] = set()
+
+
+def warn_once(key: str, message: str, stacklevel: int) -> None:
+    """A UserWarning that a process gives once for each `key`, or each time after `torch.set_warn_always(True)`."""
+    if key in _warned and not warn_always[0]:
+        return
+    _warned.add(key)
+    import warnings
+    warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 
 
 class LinAlgError(RuntimeError):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from . import dtype as D
+from . import errors
 from .device import default_device, device
 from .layout import strided
 from .promotion import can_cast as _can_cast
 from .tensor import Size, Tensor
 
-_settings: dict[str, Any] = {"deterministic": False, "warn_only": False, "precision": "highest", "warn_always": False, "interop": 1}
+_settings: dict[str, Any] = {"deterministic": False, "warn_only": False, "precision": "highest", "interop": 1}
 
 
 def is_tensor(obj: Any) -> bool:
@@ -178,11 +179,14 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_warn_always(b: bool) -> None:
-    _settings["warn_always"] = bool(b)
+    """Whether warnings that are given once (by default) are given at each call. RuntimeError for what is no bool."""
+    if not isinstance(b, bool):
+        raise RuntimeError(f"set_warn_always expects a bool, but got {type(b).__name__}")
+    errors.warn_always[0] = b
 
 
 def is_warn_always_enabled() -> bool:
-    return _settings["warn_always"]
+    return errors.warn_always[0]
 
 
 def set_flush_denormal(mode: bool) -> bool:

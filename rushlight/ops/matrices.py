@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as D
+from ..core.errors import warn_once
 from ..core.tensor import hooks
 from .declare import composite, structural
 from .execute import _scalar_name, common_shape, normalize_dims, run
@@ -237,12 +238,10 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1):
 
 @composite(method=True, out="same")
 def cross(input: Tensor, other: Tensor, dim: int | None = None):
-    """The cross products of vectors of three elements along `dim`, the first dimension of size 3 by default (with a UserWarning)."""
+    """The cross products of vectors of three elements along `dim`, the first dimension of size 3 by default (with a UserWarning, once)."""
     if dim is None:
-        import warnings
-
-        warnings.warn("Using torch.cross without specifying the dim arg is deprecated. Please either pass the dim explicitly or simply use "
-                      "torch.linalg.cross, whose dim is -1 by default.", UserWarning, stacklevel=3)
+        warn_once("cross", "Using torch.cross without specifying the dim arg is deprecated. Please either pass the dim explicitly or simply use "
+                  "torch.linalg.cross, whose dim is -1 by default.", 3)
         dim = next((k for k, n in enumerate(input.shape) if n == 3), None)
         if dim is None:
             raise RuntimeError(f"no dimension of size 3 in input (shape {list(input.shape)})")
