@@ -212,7 +212,8 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
                     back: Any = parametrization.right_inverse(after)
                 except NotImplementedError:
                     back = before
-                _agrees("The tensor returned by parametrization.right_inverse", "parametrization.right_inverse", back, "returned", before, f"module.{tensor_name}")
+                _agrees("The tensor returned by parametrization.right_inverse", "parametrization.right_inverse", back,
+                        "returned", before, f"module.{tensor_name}")
         own.append(parametrization)
         own.unsafe |= unsafe
     elif tensor_name in module._buffers or tensor_name in module._parameters:
