@@ -606,21 +606,39 @@ def from_numpy(ndarray: Any):
 
 @composite(ns="torch")
 def from_dlpack(ext_tensor: Any):
-    """A tensor on the memory of what has `__dlpack__` (an array of NumPy or another library on the CPU). BufferError for memory that
-    may not be written to."""
-    if not hasattr(ext_tensor, "__dlpack__"):
-        raise TypeError(f"from_dlpack() wants an object with __dlpack__, got {type(ext_tensor).__name__}")
-    a = np.from_dlpack(ext_tensor)
-    if not a.flags.writeable and isinstance(ext_tensor, T):        # NumPy hands out other libraries' memory as read-only
-        a = ext_tensor.detach()._a
-    return from_numpy(a)
+    """A tensor on the memory of what has `__dlpack__` (a tensor or an array of another library on the CPU), or of a DLPack capsule,
+    which can be taken once. BufferError for memory that may not be written to or is another device's."""
+    from ..backends.cpu import dlpack
+
+    if isinstance(ext_tensor, T):
+        ext_tensor.__dlpack__()                                    # its refusals
+        return ext_tensor.detach()
+    if type(ext_tensor).__name__ == "PyCapsule":
+        a, name = dlpack.from_capsule(ext_tensor)
+    elif hasattr(ext_tensor, "__dlpack__"):
+        a, name = dlpack.imported(ext_tensor)
+    else:
+        raise TypeError(f"from_dlpack() wants an object with __dlpack__ or a DLPack capsule, got {type(ext_tensor).__name__}")
+    t = from_numpy(a)
+    return t if name is None else t.view(D.ALL[name])
+
+
+@composite(ns="torch")
+def to_dlpack(input: Tensor):
+    """A DLPack capsule of the tensor's memory, for one consumer. BufferError for a tensor that requires grad."""
+    return input.__dlpack__()
 
 
 def _dlpack(self: Any, **kw: Any) -> Any:
     """The tensor's memory for other libraries. BufferError for one that requires grad: `detach()` it first."""
+    from ..backends.cpu import dlpack
+
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    return self._a.__dlpack__(**kw)
+    if self._a.__class__ is not np.ndarray:
+        raise BufferError(f"can't export a tensor on {self.device} in layout {self.layout}")
+    kw.pop("stream", None)
+    return dlpack.export(self._a, self.dtype.name, **kw)
 
 
 T.__dlpack__ = _dlpack  # type: ignore[attr-defined]
