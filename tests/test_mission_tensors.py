@@ -692,6 +692,30 @@ def test_cat():  # mission: J-01
     assert torch.cat([torch.empty(0), a]).tolist() == a.tolist()        # the old empty tensor fits everywhere
 
 
+@pytest.mark.parametrize("f", [
+    lambda x: torch.cat([x, x]), lambda x: torch.cat([x, x], -1), lambda x: torch.cat([x, x.int()]),
+    lambda x: torch.cat([x]),
+    lambda x: torch.stack([x, x]), lambda x: torch.stack([x, x], -1), lambda x: x.roll(1, 0), lambda x: x.sum(0),
+    lambda x: x.sum(-1),
+    lambda x: x.mean(1), lambda x: (x + 1).sum(-1), lambda x: (x * x).mean(0, True), lambda x: x.cumsum(0),
+    lambda x: x.cumprod(-1),
+    lambda x: x.softmax(0), lambda x: x.log_softmax(-1), lambda x: x.double().softmax(1), lambda x: x.max(0)[0],
+    lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]), lambda x: torch.hstack([x, x])])
+def test_results_are_contiguous(f):  # mission: J-01, T-05
+    """Of transposed operands too, as PyTorch's: programs call view() on them."""
+    for x in (numbers(2, 3).t(), numbers(2, 3, 4).permute(2, 0, 1), numbers(2, 3, 4).transpose(0, 2)):
+        y = f(x)
+        assert y.is_contiguous() and y.view(-1).tolist() == f(x.contiguous()).view(-1).tolist()
+
+
+def test_cat_keeps_channels_last():  # mission: J-01
+    x = numbers(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    for y in (torch.cat([x, x]), torch.cat([x, x], 1), torch.cat([x, x], 3)):
+        assert y.is_contiguous(memory_format=torch.channels_last)
+    y = torch.cat([x, x.contiguous()])
+    assert y.tolist() == torch.cat([x.contiguous()] * 2).tolist()
+
+
 def test_cat_is_the_inverse_of_split_and_chunk():  # mission: J-02
     x = torch.tensor(np.random.default_rng(0).standard_normal((5, 4)), requires_grad=True)
     for dim in (0, 1, -1):

@@ -10,6 +10,7 @@ import numpy as np
 from ..core import dtype as D
 from . import expr as E
 from .declare import composite, pointwise, structural
+from .geometry import row_major
 from .nn_common import F32, F64, f, narrow, row_kernels_for, warn
 
 if TYPE_CHECKING:
@@ -368,6 +369,7 @@ def _exponentials(name: str, x: np.ndarray, dim: int | None, level: Any, dtype: 
         dtype = level
     if dtype is not None and dtype.np != x.dtype:
         x = x.astype(dtype.np)
+    x = row_major(x)
     to = x.dtype
     if to.kind != "f":
         if to.kind in "biuc":
@@ -382,6 +384,7 @@ def _softmax_array(input: np.ndarray, dim: Any, level: Any, dtype: Any) -> np.nd
     if dtype is None and level == 3 and dim.__class__ is int and (input.dtype is F32 or input.dtype is F64) and -n <= dim < n and input.size:
         if dim in (-1, n - 1) and (k := row_kernels_for(input)) is not None:
             return k.softmax(input)
+        input = row_major(input)
         e = input - np.maximum.reduce(input, dim, None, None, True)
         np.exp(e, e)
         return np.divide(e, np.add.reduce(e, dim, None, None, True), e)

@@ -23,7 +23,7 @@ from ..core.promotion import require_fits, result_of
 from ..core.tensor import MAYBE, Tensor, bump, hooks, view_of, wrap
 from . import expr as E
 from .declare import REQUIRED, Gradient, Operator, Param
-from .geometry import Geometry, restride
+from .geometry import Geometry, restride, row_major
 
 __all__ = ["run", "binary", "keep", "reads_values", "fold_gradient", "capture", "pointwise_arrays", "fold_arrays", "compute_dtypes",
            "normalize_dims", "HALF"]
@@ -511,7 +511,7 @@ def _run_reduction(op: Operator, values: tuple) -> Tensor:
             s = op.array(a, dims, keepdim, compute, result, *[x for k, x in v.items() if k not in ("input", "dim", "keepdim", "dtype")])
         else:
             s = fold_arrays(op, trace_fold(op, values)[0], a, dims, keepdim, compute, result)
-        r = wrap(s)
+        r = wrap(row_major(s))
     if t._rg:
         _record(op, r, values)
     return r

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..backends.meta import MetaArray
 
-__all__ = ["Geometry", "restride"]
+__all__ = ["Geometry", "restride", "row_major"]
 
 
 class Geometry:
@@ -148,3 +148,9 @@ def restride(a: Any, g: Geometry) -> Any:
     st = storage_of(a)
     start = (a.__array_interface__["data"][0] - st.data_ptr()) // n + g.offset
     return from_storage(st, a.dtype, start, g.shape, g.stride)
+
+
+def row_major(a: np.ndarray) -> np.ndarray:
+    """The array with its elements in row-major order, as PyTorch has the results of all but pointwise operators: NumPy keeps the order of
+    transposed operands."""
+    return a if a.flags.c_contiguous else np.ascontiguousarray(a)

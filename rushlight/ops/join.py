@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import dtype as D
+from ..core.layout import channels_last, channels_last_3d, strides_for
 from ..core.promotion import fitted, result_of
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from .declare import composite, structural
 from .execute import common_shape, reads_values
-from .geometry import Geometry
+from .geometry import Geometry, row_major
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -71,14 +72,21 @@ def cat(tensors: Tensors, dim: int = 0):
     """The tensors one after the other along `dim`; dtypes are promoted. Sizes elsewhere must agree."""
     first = tensors[0].dtype
     if all([a.dtype is first for a in tensors]) and all([a.ndim > 1 for a in tensors]):
-        return np.concatenate(tensors, dim)
+        return _in_order(np.concatenate(tensors, dim))
     d = result_of(tuple(tensors)).np
     kept = [a for a in tensors if not _legacy_empty(a)]
     if not kept:
         return np.empty((0,), d)
     if len(kept) == 1:
-        return kept[0].astype(d)
-    return np.concatenate(kept, dim, dtype=d, casting="unsafe")
+        return _in_order(kept[0].astype(d))
+    return _in_order(np.concatenate(kept, dim, dtype=d, casting="unsafe"))
+
+
+def _in_order(a: np.ndarray) -> np.ndarray:
+    """Joined arrays in row-major order, or with the channels last if all of them were."""
+    if a.flags.c_contiguous or a.ndim in (4, 5) and a.strides == strides_for(a.shape, a.itemsize, channels_last if a.ndim == 4 else channels_last_3d):
+        return a
+    return np.ascontiguousarray(a)
 
 
 @cat.shape
@@ -128,8 +136,8 @@ def stack(tensors: Tensors, dim: int = 0):
     k = first.ndim + 1
     at = (slice(None),) * (dim % k) + (None,)
     if all([a.dtype is first.dtype for a in tensors]):
-        return np.concatenate([a[at] for a in tensors], dim % k)
-    return np.stack(tensors, dim, dtype=result_of(tuple(tensors)).np, casting="unsafe")
+        return row_major(np.concatenate([a[at] for a in tensors], dim % k))
+    return row_major(np.stack(tensors, dim, dtype=result_of(tuple(tensors)).np, casting="unsafe"))
 
 
 @stack.shape
@@ -319,7 +327,7 @@ def flipud(input: Tensor):
 
 @structural(exact=True, public=False)
 def _roll(input: Tensor, shifts: tuple, dims: tuple):
-    return np.roll(input, shifts, dims)
+    return row_major(np.roll(input, shifts, dims))
 
 
 _roll.shape(lambda input, shifts, dims: input.shape)

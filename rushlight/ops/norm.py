@@ -10,6 +10,7 @@ import numpy as np
 from ..core import dtype as D
 from . import execute
 from .declare import composite
+from .geometry import row_major
 from .nn_common import f, keep_format, narrow, row_kernels_for, wide
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _layer_norm_array(input, shape, weight, bias, eps, cudnn_enable, keep):
         _is_float("LayerNormKernelImpl", input)
     if (native := row_kernels_for(input)) is not None and _same_kind(input, weight, bias):
         return native.layer_norm(input, weight, bias, eps, n)
-    x = wide(input)
+    x = row_major(wide(input))
     dims = tuple(range(x.ndim - n, x.ndim))
     count = x.dtype.type(math.prod(shape))
     mean = np.add.reduce(x, dims, keepdims=True) / count

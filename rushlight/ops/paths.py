@@ -316,11 +316,12 @@ def reduction_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
         return [], {}
     from ..backends.cpu.evaluate import numpy_function
     from .execute import _REDUCE
+    from .geometry import row_major
 
     fold = op.fn(**{n: E.arg("input") if n == "input" else None for n in names})
     if fold.combine in ("or", "and") and fold.map.op != "arg" or any(n.op == "cast" for n in E.postorder(fold.map)):
         return [], {}
-    env: dict[str, Any] = {"REDUCE": _REDUCE[fold.combine].reduce}
+    env: dict[str, Any] = {"ROWS": row_major, "REDUCE": _REDUCE[fold.combine].reduce}
     whole = fold.map.op == "arg"
     if not whole:
         env["MAP"] = numpy_function(["input"], [fold.map])
@@ -358,7 +359,7 @@ def reduction_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
         ]
         env["FINISH"], env["FINISHER"] = finishers, finisher
     lines += [
-        "            t = new(Tensor); t._a = s if s.__class__ is ND else asarray(s); t._rg = False",
+        "            t = new(Tensor); t._a = asarray(s) if s.__class__ is not ND else s if s.ndim < 2 else ROWS(s); t._rg = False",
         "            t._node = t._grad = t._v = t._base = None",
     ]
     if has_gradient(op):

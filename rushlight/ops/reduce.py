@@ -12,6 +12,7 @@ from ..core.tensor import hooks
 from . import expr as E
 from .declare import composite, fold, pointwise, reduction, structural
 from .execute import expand_reduced, normalize_dims, one_dim
+from .geometry import row_major
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -456,8 +457,8 @@ def _cum(ufunc: Any, input: np.ndarray, dim: int, dtype: Any) -> np.ndarray:
     (k,) = normalize_dims(dim, input.ndim, "cumsum")
     x = input.astype(to.np) if input.dtype != to.np else input
     if x.dtype == np.float32 and x.shape[k] > 4096:        # long sums lose too much in float32
-        return ufunc.accumulate(x, axis=k, dtype=np.float64).astype(np.float32)
-    return ufunc.accumulate(x, axis=k, dtype=x.dtype)
+        return row_major(ufunc.accumulate(x, axis=k, dtype=np.float64).astype(np.float32))
+    return row_major(ufunc.accumulate(x, axis=k, dtype=x.dtype))
 
 
 def _cum_shape(input, dim, dtype):
