@@ -369,3 +369,14 @@ def test_histogramdd_against_numpy():
             kw["weight"] = torch.tensor(kw.pop("weights"))
         got = torch.histogramdd(torch.tensor(x), [torch.tensor(e) for e in edges], **kw).hist
         np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [None, 0, 1, 3, 6])
+def test_vander_is_numpys(n):
+    for dtype in (np.int64, np.int8, np.float32):
+        x = np.array([1, 2, 3, 5], dtype)
+        for increasing in (False, True):
+            got = torch.vander(torch.tensor(x), N=n, increasing=increasing).numpy()
+            np.testing.assert_array_equal(got, np.vander(x, n, increasing))
+    with pytest.raises(RuntimeError, match="one-dimensional"):
+        torch.vander(torch.ones(2, 2))

@@ -69,10 +69,18 @@ for _n in (
     "detach",
 ):
     _copy_of(_n + "_copy", _method(_n), _n == "narrow")
+_copy_of("view_as_complex_copy", lambda input: f("view_as_complex")(input))
+_copy_of("view_as_real_copy", lambda input: f("view_as_real")(input))
 _copy_of("alias_copy", lambda input: f("alias")(input))
 _copy_of("slice_copy", lambda input, dim=0, start=None, end=None, step=1: _slice(input, dim, start, end, step))
 _copy_of("select_copy", _method("select"))
 _copy_of("split_copy", _method("split"))
+
+
+@composite(ns="torch")
+def detach(input: Tensor):
+    """`input` without its history, on the same memory."""
+    return input.detach()
 
 
 def _slice(input: Any, dim: int, start: Any, end: Any, step: int) -> Any:

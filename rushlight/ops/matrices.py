@@ -278,6 +278,24 @@ def vander(x: Tensor, N: int | None = None):
     return f("cat")([f("ones_like")(powers.narrow(-1, 0, 1)), powers], -1) if n > 1 else f("ones_like")(x.unsqueeze(-1))
 
 
+@composite(ns="torch", name="vander")
+def _vander(x: Tensor, N: int | None = None, increasing: bool = False):
+    """The Vandermonde matrix of a vector, as `numpy.vander`: powers N - 1 ... 0 of each element, or 0 ... N - 1."""
+    if x.dim() != 1:
+        raise RuntimeError(f"x must be a one-dimensional tensor, but got {x.dim()} dimensions")
+    n = x.shape[0] if N is None else N
+    if n < 0:
+        raise RuntimeError(f"N must be non-negative, but got {n}")
+    if x.dtype.category < D.FLOAT and x.dtype is not D.int64:
+        x = x.to(D.int64)
+    if n == 0:
+        return x.new_empty((x.shape[0], 0))
+    powers = f("ones_like")(x.unsqueeze(-1))
+    if n > 1:
+        powers = f("cat")([powers, x.unsqueeze(-1).expand((x.shape[0], n - 1)).cumprod(-1)], -1)
+    return powers if increasing else powers.flip(-1)
+
+
 @composite(ns="linalg", out="cast")
 def tensorinv(A: Tensor, ind: int = 2):
     """The inverse of A as a linear map between tensors: its first `ind` dimensions are the rows."""
