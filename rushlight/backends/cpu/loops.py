@@ -165,8 +165,8 @@ class Direct:
             return None
         d = a.dtype
         numbers = self.tensors[k:] + self.numbers
-        f = False if numbers and d.kind != "f" else _make(self.root, self.tensors[:k], numbers, [a] * k, d, np.dtype(bool) if self.logical else d)
-        self.made[key] = spec = f.spec((d.name,) * k) if f and f != -1 else False
+        f: Any = -1 if numbers and d.kind != "f" else _make(self.root, self.tensors[:k], numbers, [a] * k, d, np.dtype(bool) if self.logical else d)
+        self.made[key] = spec = False if f is None or f == -1 else f.spec((d.name,) * k)
         return spec
 
 
