@@ -382,7 +382,7 @@ class Compiled:
                 raise CaptureError("the call changes a mode: gradients, inference, the default dtype or device")
             changed = walk.changed()
             if changed is not None:
-                raise CaptureError(f"the call changes {changed}; the first call of an optimizer does so once")
+                raise CaptureError(f"the call changes {changed}" + (" (an optimizer's first step makes its state)" if "or state of" in changed else ""))
             entry = self._finish(c, walk, updates, tensors, result, grads, (args, kwargs))
         except CaptureError as e:
             self._refused(key, str(e))
