@@ -124,7 +124,7 @@ class UninitializedTensorMixin:
 # What a tensor without a shape still does; every other method of Tensor is refused below.
 _KEPT = frozenset({
     "__hash__", "__new__", "__repr__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "as_subclass", "copy_", "get_device",
-    "is_complex", "is_floating_point", "register_hook", "requires_grad_", "size"})
+    "is_complex", "is_floating_point", "is_inference", "register_hook", "requires_grad_", "size"})
 
 
 def _refusal(name: str) -> Any:

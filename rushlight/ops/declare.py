@@ -275,17 +275,30 @@ DUNDERS = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv
            "and": "and", "or": "or", "xor": "xor", "lshift": "lshift", "rshift": "rshift"}
 
 
+class Late:
+    """A method that is made when somebody first looks at it, and then takes this one's place."""
+
+    __slots__ = ("owner", "attr", "make")
+
+    def __init__(self, owner: type, attr: str, make: Callable[[], Callable]) -> None:
+        self.owner, self.attr, self.make = owner, attr, make
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        f: Any = self.make()
+        if self.owner.__dict__.get(self.attr) is self:
+            setattr(self.owner, self.attr, f)
+        return f.__get__(instance, owner)
+
+    def __call__(self, *args: Any, **kw: Any) -> Any:
+        return self.__get__(None, self.owner)(*args, **kw)
+
+
 def install() -> None:
-    """Put the operators on Tensor: light stubs that make the real wrapper at the first call and step aside."""
+    """Put the operators on Tensor, each made when it is first looked at."""
     from ..core.tensor import Tensor, hooks
 
     def put(attr: str, make: Callable[[], Callable]) -> None:
-        def stub(*args: Any, **kw: Any) -> Any:
-            f = make()
-            setattr(Tensor, attr, f)
-            return f(*args, **kw)
-        stub.__name__, stub.__qualname__, stub.__module__ = attr, f"Tensor.{attr}", Tensor.__module__
-        setattr(Tensor, attr, stub)
+        setattr(Tensor, attr, Late(Tensor, attr, make))
 
     for op in list(OPERATORS.values()):
         if op.prop:

@@ -176,18 +176,18 @@ class _Row(NamedTuple):
 
 
 class Sum:
-    """The sum of an expression of "input" over big arrays (compiler/folds.py), once it is worth making; None: use NumPy."""
+    """The sum of an expression of "input" over big arrays (compiler/folds.py); None: use NumPy. It is made at the first call: the
+    last bits of a sum are not to change in the course of a program."""
 
-    __slots__ = ("root", "work", "made")
+    __slots__ = ("root", "made")
 
     def __init__(self, root: Any) -> None:
-        self.root, self.work = root, 0
+        self.root = root
         self.made: Any = None
 
     def __call__(self, a: np.ndarray, axis: Any, keepdims: bool = False) -> np.ndarray | None:
         if self.made is None:
-            self.work += a.size
-            if self.work < WORTH or a.dtype.kind != "f":
+            if a.dtype.kind != "f":
                 return None
             self.made = self._make(a.dtype)
         return self.made(a, axis, keepdims) if self.made else None
