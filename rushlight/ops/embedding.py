@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.cpu import indexed
 from ..core import dtype as D
 from .declare import composite, structural, writes
 from .execute import reads_values
@@ -26,17 +27,22 @@ def _in_range(indices: np.ndarray, n: int) -> None:
         raise IndexError("index out of range in self")
 
 
+def _no_check(weight: Any, dim: int, indices: Any) -> None:
+    """`_rows` has looked at its operands."""
+
+
 @structural(public=False, exact=True, name="embedding")
 def _rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool):
     if weight.ndim != 2:
         raise RuntimeError(f"'weight' must be 2-D, but got shape {list(weight.shape)}")
     _check_index("embedding", indices)
-    try:
-        if indices.size and indices.min() < 0:
-            raise IndexError
+    r = indexed.select(weight, indices, 0, _no_check)
+    if r is None:
+        _in_range(indices, weight.shape[0])
         return weight.take(indices, 0)
-    except IndexError:
-        raise IndexError("index out of range in self") from None
+    if r is False:
+        raise IndexError("index out of range in self")
+    return r if indices.ndim else r.reshape(-1)
 
 
 _rows.shape(lambda weight, indices, padding_idx, scale_grad_by_freq: (*indices.shape, weight.shape[1]))

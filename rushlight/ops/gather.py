@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.cpu import indexed
 from ..backends.meta import MetaArray
 from ..core import dtype as D
 from ..core.promotion import fitted
@@ -13,7 +14,7 @@ from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
 from . import execute, inplace
 from .declare import composite, structural, writes
-from .geometry import Geometry
+from .geometry import Geometry, row_major
 from .index import add_rows
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     Number = int | float | complex
 
 ndarray = np.ndarray
+I64, I32 = np.dtype(np.int64), np.dtype(np.int32)
 
 
 def f(name: str) -> Any:
@@ -32,10 +34,14 @@ def dim_of(a: Any, dim: int) -> int:
     return Geometry(a.shape, a.shape).dim(dim)
 
 
+def check_index_dtype(name: str, idx: Any) -> None:
+    if idx.dtype != I64 and idx.dtype != I32:
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index, got {D.of(idx.dtype).name}")
+
+
 def check_index(name: str, a: Any, dim: int, idx: Any, size: int | None = None) -> None:
     """Index tensors are int64 or int32 and inside the dimension."""
-    if idx.dtype not in (np.dtype("int64"), np.dtype("int32")):
-        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index, got {D.of(idx.dtype).name}")
+    check_index_dtype(name, idx)
     if isinstance(idx, MetaArray) or idx.size == 0:
         return
     n = (a.shape[dim] if a.ndim else 1) if size is None else size
@@ -64,7 +70,7 @@ def _gather_check(input, dim, index, sparse_grad=False):
                 f"{list(input.shape)} "
                 f"apart from dimension {d}"
             )
-    check_index("gather", input, d, index)
+    check_index_dtype("gather", index)
 
 
 def _corner(a: ndarray, shape: tuple[int, ...], dim: int) -> ndarray:
@@ -72,19 +78,29 @@ def _corner(a: ndarray, shape: tuple[int, ...], dim: int) -> ndarray:
     return a[tuple(slice(None) if k == dim else slice(0, n) for k, n in enumerate(shape))]
 
 
-@structural(method=True, check=_gather_check, exact=True, out="apart")
+@structural(method=True, exact=True, out="apart")
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False):
     """out[i][j] = input[index[i][j]][j] for dim 0, and so on. RuntimeError for an index out of range or of other
     dimensions."""
+    r = indexed.gather(input, index, dim, _gather_check)
+    if r is not None and r is not False:
+        return r
+    if index.size:
+        check_index("gather", input, dim_of(input, dim), index)
     if input.ndim == 0 or index.ndim == 0:
         return input.reshape(-1)[index.reshape(-1)].reshape(index.shape)
     d = dim_of(input, dim)
     if index.size == 0:
         return np.empty(index.shape, input.dtype)
-    return np.take_along_axis(_corner(input, index.shape, d), index, d)
+    return row_major(np.take_along_axis(_corner(input, index.shape, d), index, d))
 
 
-gather.shape(lambda input, dim, index, sparse_grad: index.shape)
+@gather.shape
+def _(input, dim, index, sparse_grad):
+    _gather_check(input, dim, index)
+    return index.shape
+
+
 def _gather_gradient(grad, input_meta, dim, index, sparse_grad):
     if sparse_grad and input_meta.shape:
         from ..backends.sparse import SparseCOO
@@ -117,7 +133,17 @@ def _scatter_check(input, dim, index, src, reduce=None):
                 f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from "
                 f"dimension {d}" + (f" and to be no larger size than src {list(src.shape)}" if has else "")
             )
-    check_index("scatter", input, d, index)
+    check_index_dtype("scatter", index)
+
+
+def _scattered(kind: str, input: ndarray, dim: int, index: ndarray, src: Any) -> bool:
+    """Whether a kernel has combined `src` with what is in `input`. RuntimeError for an index out of range, before anything is
+    written."""
+    d = dim_of(input, dim)
+    done = indexed.scatter(kind, input, index, d, src if src.__class__ is ndarray else np.full((), src, input.dtype))
+    if not done:
+        check_index("scatter", input, d, index)
+    return bool(done)
 
 
 def _scatter_at(input: ndarray, dim: int, index: ndarray) -> tuple:
@@ -148,7 +174,10 @@ def _one(input: ndarray, index: ndarray, src: Any) -> tuple[ndarray, ndarray, An
 def _scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number):
     if index.size:
         input, index, src = _one(input, index, src)
-        input[_scatter_at(input, dim, index)] = _src_part(src, index, input)
+        if src.__class__ is not ndarray:
+            src = fitted(src, D.of(input.dtype))
+        if not _scattered("put", input, dim, index, src):
+            input[_scatter_at(input, dim, index)] = _src_part(src, index, input)
 
 
 _scatter.gradient(
@@ -210,7 +239,8 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor):
     """`src` added at `index` along `dim`: out[index[i][j]][j] += src[i][j] for dim 0."""
     if index.size:
         input, index, src = _one(input, index, src)
-        np.add.at(input, _scatter_at(input, dim, index), _src_part(src, index, input))
+        if not _scattered("add", input, dim, index, src):
+            np.add.at(input, _scatter_at(input, dim, index), _src_part(src, index, input))
 
 
 scatter_add.gradient(
@@ -239,18 +269,20 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     if not index.size:
         return
     input, index, src = _one(input, index, src)
-    at, s = _scatter_at(input, dim, index), _src_part(src, index, input)
     if not include_self:
         start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
         if start is None:
             start = _lowest(input.dtype) if reduce == "amax" else _highest(input.dtype)
-        input[at] = start
-    {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[reduce].at(
-        input, at, s
-    )
+        if not _scattered("put", input, dim, index, start):
+            input[_scatter_at(input, dim, index)] = start
+    kind, ufunc = {"sum": ("add", np.add), "mean": ("add", np.add), "prod": ("mul", np.multiply), "amax": ("max", np.maximum),
+                   "amin": ("min", np.minimum)}[reduce]
+    if not _scattered(kind, input, dim, index, src):
+        ufunc.at(input, _scatter_at(input, dim, index), _src_part(src, index, input))
     if reduce == "mean":
         n = np.full(input.shape, 1 if include_self else 0, np.int64)
-        np.add.at(n, at, 1)
+        if not _scattered("add", n, dim, index, 1):
+            np.add.at(n, _scatter_at(input, dim, index), 1)
         n = np.maximum(n, 1)
         input[...] = input // n if input.dtype.kind in "iu" else input / n
 
@@ -302,22 +334,28 @@ def _select_check(input, dim, index):
     d = dim_of(input, dim)
     if index.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
-    check_index("index_select", input, d, index)
+    check_index_dtype("index_select", index)
+    return d
 
 
-@structural(method=True, check=_select_check, exact=True, out="apart")
+@structural(method=True, exact=True, out="apart")
 def index_select(input: Tensor, dim: int, index: Tensor):
     """The slices along `dim` that the vector `index` names. IndexError out of range."""
+    r = indexed.select(input, index, dim, _select_check)
+    if r is not None and r is not False:
+        return r
+    check_index("index_select", input, dim_of(input, dim), index)
     if input.ndim == 0:
         return input.copy()
     return input.take(index.reshape(-1), dim)
 
 
-index_select.shape(
-    lambda input, dim, index: tuple(
-        index.size if k == dim % max(len(input.shape), 1) else n for k, n in enumerate(input.shape)
-    )
-)
+@index_select.shape
+def _(input, dim, index):
+    d = _select_check(input, dim, index)
+    return tuple(index.size if k == d else n for k, n in enumerate(input.shape))
+
+
 index_select.gradient(
     input=lambda grad, input_meta, dim, index: f("index_add")(
         f("zeros")(input_meta.shape, dtype=grad.dtype), dim, index, grad
@@ -359,20 +397,32 @@ def _index_write_check(name: str) -> Any:
                         f"({source.shape[d]}), for dim: {d}"
                     )
                 )
-        check_index("index_select", input, d, index)
+        check_index_dtype("index_select", index)
 
     return check
+
+
+def _sliced(kind: str, input: ndarray, d: int, index: ndarray, source: Any) -> bool:
+    """As `_scattered`, for slices."""
+    source = source if source.__class__ is ndarray else np.full((), source, input.dtype)
+    done = indexed.write_slices(kind, input, index, d, source) if input.ndim else None
+    if not done:
+        check_index("index_select", input, d, index)
+    return bool(done)
 
 
 @writes(method=True, check=_index_write_check("index_add"), exact=True, out="apart")
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1):
     """alpha times the slices of `source` added to the slices along `dim` that `index` names."""
+    d = dim_of(input, dim)
     if input.ndim == 0:
+        check_index("index_select", input, d, index)
         input += (alpha * source.reshape(-1).sum()).astype(input.dtype)
         return
-    d = dim_of(input, dim)
     s = source if alpha == 1 else (alpha * source).astype(input.dtype)
     i = index.reshape(-1)
+    if _sliced("add", input, d, i, s):
+        return
     if d == 0 and input.ndim == 2 and input.dtype.kind == "f":
         add_rows(input, i, s)
     else:
@@ -390,10 +440,14 @@ index_add.gradient(
 @writes(method=True, check=_index_write_check("index_copy"), exact=True, out="apart")
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor):
     """The slices of `source` written to the slices along `dim` that `index` names."""
-    if input.ndim == 0:
-        input[...] = source.reshape(-1)[-1]
+    d, i = dim_of(input, dim), index.reshape(-1)
+    if _sliced("put", input, d, i, source):
         return
-    np.moveaxis(input, dim_of(input, dim), 0)[index.reshape(-1)] = np.moveaxis(source, dim_of(input, dim), 0)
+    if input.ndim == 0:
+        if i.size:
+            input[...] = source.reshape(-1)[-1]
+        return
+    np.moveaxis(input, d, 0)[i] = np.moveaxis(source, d, 0)
 
 
 index_copy.gradient(
@@ -415,10 +469,13 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number):
         )
     if isinstance(value, (int, float, complex)):
         value = fitted(value, D.of(input.dtype))
+    d, i = dim_of(input, dim), index.reshape(-1)
+    if _sliced("put", input, d, i, value):
+        return
     if input.ndim == 0:
         input[...] = value
         return
-    np.moveaxis(input, dim_of(input, dim), 0)[index.reshape(-1)] = value
+    np.moveaxis(input, d, 0)[i] = value
 
 
 def _distinct(index):

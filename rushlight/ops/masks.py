@@ -224,6 +224,11 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None):
         )
     d = dim_of(input._a, dim)
     a, b = list(input.shape), list(indices.shape)
+    if a[:d] == b[:d] and a[d + 1:] == b[d + 1:] and execute.capture[0] is None:
+        try:
+            return input.gather(d, indices)
+        except RuntimeError:                 # some are negative, or wrong
+            pass
     if indices.numel() and indices._a.__class__ is ndarray and indices._a.min() < 0:
         indices = f("where")(indices < 0, indices + a[d], indices)
     common = execute.common_shape(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.cpu import scans
 from ..core import dtype as D
 from ..core.tensor import hooks
 from . import expr as E
 from .declare import composite, fold, pointwise, reduction, structural
-from .execute import expand_reduced, normalize_dims, one_dim
-from .geometry import row_major
+from .execute import HALF, expand_reduced, normalize_dims, one_dim
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -456,9 +456,10 @@ def _cum(ufunc: Any, input: np.ndarray, dim: int, dtype: Any) -> np.ndarray:
         return input.astype(to.np)
     (k,) = normalize_dims(dim, input.ndim, "cumsum")
     x = input.astype(to.np) if input.dtype != to.np else input
-    if x.dtype == np.float32 and x.shape[k] > 4096:        # long sums lose too much in float32
-        return row_major(ufunc.accumulate(x, axis=k, dtype=np.float64).astype(np.float32))
-    return row_major(ufunc.accumulate(x, axis=k, dtype=x.dtype))
+    half = HALF.get(to.name)
+    if half is not None:                  # accumulated in float32, each element rounded
+        return scans.accumulate(ufunc, x.astype(half), k, True).astype(to.np)
+    return scans.accumulate(ufunc, x, k)
 
 
 def _cum_shape(input, dim, dtype):
@@ -467,7 +468,7 @@ def _cum_shape(input, dim, dtype):
     return input.shape, dtype or (D.int64 if d.category <= D.INTEGER else d)
 
 
-@structural(method=True, inplace=True, out="dtype")
+@structural(method=True, inplace=True, exact=True, out="dtype")
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None):
     """Running sums along `dim`."""
     return _cum(np.add, input, dim, dtype)
@@ -481,7 +482,7 @@ cumsum.gradient(
 )
 
 
-@structural(method=True, inplace=True, out="dtype")
+@structural(method=True, inplace=True, exact=True, out="dtype")
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None):
     """Running products along `dim`."""
     return _cum(np.multiply, input, dim, dtype)
