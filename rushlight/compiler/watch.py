@@ -38,6 +38,9 @@ _WORDS = {"time": "reads the clock", "datetime": "reads the clock", "random": "d
           "_warnings": "warns", "_random": "draws from Python's random module", "posix": "calls the operating system", "os": "calls the operating system"}
 
 
+_ours: set[CodeType] = set()
+
+
 class Watch:
     """Observes one call. `reason`: why it cannot be replayed. `unknown`: code that the walk had not found, for the next walk."""
 
@@ -67,6 +70,11 @@ class Watch:
 
     def profile(self, frame: Any, event: str, arg: Any) -> None:
         code = frame.f_code
+        if code in _ours:
+            return
+        if event == "call" and origin(code.co_filename) == "own" and not code.co_filename.startswith(_FILES):
+            _ours.add(code)             # nothing that it does by itself is refused, and it is most of what runs
+            return
         if code.co_name == "_find_and_load" and code.co_filename == "<frozen importlib._bootstrap>" and event in ("call", "return"):
             self.importing += 1 if event == "call" else -1          # what runs when a module is imported is no part of the call
         elif self.importing:
