@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.cpu import order as native
+from ..backends.cpu import scans
 from ..core import dtype as D
 from ..core.tensor import hooks
 from .declare import composite, structural
@@ -61,6 +63,9 @@ def _sorted(name: str, input: np.ndarray, dim: int, descending: bool) -> tuple[n
     d = _dim(name, input, dim)
     if input.ndim == 0:
         return input.copy(), np.zeros((), np.int64)
+    made = native.sort(input, d, bool(descending))
+    if made is not None:
+        return made
     i = order(input, d, bool(descending))
     return np.take_along_axis(input, i, d), i
 
@@ -114,16 +119,7 @@ def msort(input: Tensor):
     return run(_sort, (input, 0, False))[0]
 
 
-def _top(input: np.ndarray, k: int, d: int, largest: bool, ordered: bool) -> np.ndarray:
-    n = input.shape[d]
-    input = keys(input)
-    if n > 256 and k * 8 < n:  # the k best first, then only these in order
-        part = np.argpartition(input, n - k if largest else k - 1, d) if k else np.empty((0,), np.int64)
-        at = [slice(None)] * input.ndim
-        at[d] = slice(n - k, n) if largest else slice(0, k)
-        some = np.sort(part[tuple(at)], d) if k else np.zeros((*input.shape[:d], 0, *input.shape[d + 1 :]), np.int64)
-        best = order(np.take_along_axis(input, some, d), d, largest)
-        return np.take_along_axis(some, best, d)
+def _top(input: np.ndarray, k: int, d: int, largest: bool) -> np.ndarray:
     at = [slice(None)] * input.ndim
     at[d] = slice(0, k)
     return np.ascontiguousarray(order(input, d, largest)[tuple(at)])
@@ -138,13 +134,16 @@ def _top_check(input, k, dim, largest, sorted):
 
 @structural(method=True, returns=("values", "indices"), exact=True, check=_top_check, out="same", old=RESULTS)
 def topk(input: Tensor, k: int, dim: int | None = -1, largest: bool = True, sorted: bool = True):
-    """(values, indices) of the `k` largest (smallest) elements along `dim`, best first."""
+    """(values, indices) of the `k` largest (smallest) elements along `dim`, best first; of equals the first."""
     _no_complex("topk_impl_loop", input)
     _no_bool("topk", input)
     if input.ndim == 0:
         return input.copy(), np.zeros((), np.int64)
     d = _dim("topk", input, dim)
-    i = _top(input, k, d, largest, sorted)
+    made = native.first(input, d, bool(largest), k)
+    if made is not None:
+        return made
+    i = _top(input, k, d, largest)
     return np.take_along_axis(input, i, d), i
 
 
@@ -199,6 +198,9 @@ def kthvalue(input: Tensor, k: int, dim: int | None = -1, keepdim: bool = False)
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {d}: {k} of {n}")
     if input.ndim == 0:
         return input.copy(), np.zeros((), np.int64)
+    made = native.pick(input, d, k - 1)
+    if made is not None:
+        return made if keepdim else (made[0].squeeze(d), made[1].squeeze(d))
     return _picked(input, d, _kth(input, d, k - 1), keepdim)
 
 
@@ -226,6 +228,9 @@ def _median_body(name: str, skip: bool) -> Any:
         _nonempty(name, input, d)
         if input.ndim == 0:
             return input.copy(), np.zeros((), np.int64)
+        made = native.pick(input, d, 0, 2 if skip else 1)
+        if made is not None:
+            return made if keepdim else (made[0].squeeze(d), made[1].squeeze(d))
         return _picked(input, d, _kth(input, d, _middle(input, d, skip)), keepdim)
 
     return body
@@ -246,6 +251,9 @@ def _median_of_all(input: np.ndarray, skip: bool) -> np.ndarray:
     if input.size == 0:
         return np.asarray(np.nan).astype(input.dtype)
     x = input.reshape(-1)
+    made = native.pick(x, 0, 0, 2 if skip else 1)
+    if made is not None:
+        return made[0].reshape(())
     return np.asarray(np.take_along_axis(x, _kth(x, 0, _middle(x, 0, skip)), 0)[0])
 
 
@@ -316,16 +324,6 @@ mode.gradient(input=_pick_gradient)
 
 
 # --- running extremes -------------------------------------------------------------------------------------------------
-def _running(find: Any, better: Any, input: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
-    v = find.accumulate(input, d)
-    at = np.arange(input.shape[d]).reshape([-1 if j == d else 1 for j in range(input.ndim)])
-    # the last position where the running value was reached (nan, once there, is reached again by every nan)
-    hit = input == v
-    if input.dtype.kind == "f":
-        hit |= np.isnan(input)
-    return v, np.maximum.accumulate(np.where(hit, at, 0), d)
-
-
 def _cum_shape(input, dim):
     _dim("cummax", input, dim)
     return input.shape, (input.shape, D.int64)
@@ -335,14 +333,14 @@ def _cum_shape(input, dim):
 def cummax(input: Tensor, dim: int):
     """(values, indices) of the largest element so far along `dim`."""
     d = _dim("cummax", input, dim)
-    return _running(np.maximum, np.greater_equal, input, d) if input.ndim else (input.copy(), np.zeros((), np.int64))
+    return scans.extremes(np.maximum, input, d) if input.ndim else (input.copy(), np.zeros((), np.int64))
 
 
 @structural(method=True, returns=("values", "indices"), out="same")
 def cummin(input: Tensor, dim: int):
     """(values, indices) of the smallest element so far along `dim`."""
     d = _dim("cummin", input, dim)
-    return _running(np.minimum, np.less_equal, input, d) if input.ndim else (input.copy(), np.zeros((), np.int64))
+    return scans.extremes(np.minimum, input, d) if input.ndim else (input.copy(), np.zeros((), np.int64))
 
 
 def _cum_gradient(grad, input_meta, indices, dim):
@@ -367,7 +365,7 @@ def logcumsumexp(input: Tensor, dim: int):
     if input.ndim == 0:
         return input.copy()
     if input.dtype.kind == "f":
-        return np.logaddexp.accumulate(input, d)
+        return scans.logsum(input, d)
     top = input.real.max(d, keepdims=True) if input.size else input.real.sum(d, keepdims=True)
     return np.log(np.cumsum(np.exp(input - top), d)) + top
 

@@ -1,0 +1,92 @@
+"""Sorting and selecting along a dimension with generated kernels; equal elements keep their order, nan is the greatest.
+
+Every function gives (values, indices), or None where there is no kernel: for dtypes without one, for rows that 32-bit
+counts cannot number, without llvmlite, and for few elements before the kernel is loaded. The results are those of
+NumPy's stable argsort, bit for bit, for any number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rushlight.backends.cpu import native
+
+__all__ = ["FEW", "first", "pick", "sort"]
+
+FEW = 32                        # up to so many, the first of a row are found without sorting it
+_SMALL = 512                    # elements for which no kernel is loaded
+_PIECES = 64                    # tasks of a call; fixed, so that the grid depends on sizes only
+_ALONE = 1 << 13                # elements that one thread orders faster than two
+_NAMES: dict[np.dtype, str | None] = {np.dtype(bool): "uint8"}
+_CODE: dict[tuple[str, np.dtype], int] = {}
+_KINDS = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+          "uint64")
+_BYTE, _INT64 = np.dtype(np.uint8), np.dtype(np.int64)
+_EVERY = -1                     # all bits of a word
+
+
+def _code(kind: str, dtype: np.dtype, size: int) -> int:
+    """The kernel's address, or 0 where there is none."""
+    code = _CODE.get((kind, dtype))
+    if code is None:
+        if dtype not in _NAMES:
+            _NAMES[dtype] = dtype.name if dtype.name in _KINDS and dtype.isnative else None
+        name = _NAMES[dtype]
+        if name is None or not native.available():
+            code = 0
+        elif size < _SMALL:
+            return 0
+        else:
+            from rushlight.backends.cpu import order_kernels
+            code = order_kernels.library(kind, name).address(kind)
+        _CODE[kind, dtype] = code
+    return code
+
+
+def _run(kind: str, a: np.ndarray, dim: int, keep: int, scratch: int, flip: int, nan: int, place: int = 0,
+         rule: int = 0) -> tuple[np.ndarray, np.ndarray] | None:
+    """Call a kernel; `scratch` is how many entries a task has room for, twice."""
+    dtype, shape, size = a.dtype, a.shape, a.size
+    code = _CODE.get((kind, dtype)) or _code(kind, dtype, size)
+    if not code:
+        return None
+    n = shape[dim]
+    if n >= 1 << 31:
+        return None
+    if not a.flags.c_contiguous:
+        a = np.ascontiguousarray(a)
+    to = (*shape[:dim], keep, *shape[dim + 1:])
+    values, indices = native.empty(to, dtype), native.empty(to, _INT64)
+    if not size or not keep:
+        return values, indices
+    rows, inner = size // n, math.prod(shape[dim + 1:])
+    pieces = min(rows, _PIECES) if size > _ALONE else 1
+    half = max(scratch * (16 if dtype.itemsize == 8 else 8), 512)
+    room = native.empty((2 * pieces * half,), _BYTE)
+    address = native.address
+    table = np.array((address(a), address(values), address(indices), n, keep, inner, address(room), half, rows, pieces,
+                      flip, nan, place, rule), _INT64)
+    native.parallel_call(code, address(table), pieces, 1)
+    return values, indices
+
+
+def sort(a: np.ndarray, dim: int, descending: bool, keep: int | None = None) -> tuple[np.ndarray, np.ndarray] | None:
+    """The elements along `dim` in order, or the first `keep` of them."""
+    n = a.shape[dim]
+    return _run("sort", a, dim, n if keep is None else keep, n, _EVERY if descending else 0, _EVERY)
+
+
+def first(a: np.ndarray, dim: int, largest: bool, k: int, least_nan: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
+    """The `k` largest (smallest) along `dim`, best first. With `least_nan`, nan is the smallest."""
+    flip, nan = _EVERY if largest else 0, 0 if least_nan else _EVERY
+    if k <= FEW and (k == 1 or k * 4 <= a.shape[dim]):
+        return _run("top", a, dim, k, k, flip, nan)
+    return _run("sort", a, dim, k, a.shape[dim], flip, nan)
+
+
+def pick(a: np.ndarray, dim: int, place: int, rule: int = 0) -> tuple[np.ndarray, np.ndarray] | None:
+    """The element at `place` in the order along `dim`, whose size becomes 1. With `rule` 1 the median, the lower of two,
+    of the nans the first if there is one; with 2 the median of what is not nan."""
+    return _run("pick", a, dim, 1, a.shape[dim], 0, _EVERY, place, rule)
