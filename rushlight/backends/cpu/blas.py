@@ -1,9 +1,9 @@
-"""Matrix products through NumPy's own BLAS library, spread over our threads.
+"""Matrix products: tiles of our own kernels and of NumPy's BLAS library, spread over our threads.
 
-NumPy's wheels carry OpenBLAS. Its C symbols are called directly, one thread to a call, by generated code (blas_ir.py)
-that cuts a product into tiles by its shape alone; so a large product costs one native call, uses the process's one
-pool, and has equal bits for any number of threads. Small products go to `numpy.dot` and `numpy.matmul`, which are
-cheaper to call and end in the same library.
+Generated code (blas_ir.py) cuts a product into tiles by its shape alone; so a large product costs one native call, uses
+the process's one pool, and has equal bits for any number of threads. A tile runs in a kernel of ours (gemm_ir.py) or in
+the OpenBLAS that NumPy's wheels carry, whose C symbols are called directly, one thread to a call. Small products go to
+`numpy.dot` and `numpy.matmul`, which are cheaper to call.
 
 OpenBLAS's own threads are set to ONE at the first product (`set_library_threads`). The setting is the library's, not
 ours, and has no form for one thread or one call: NumPy's own products in the same process run on one thread from then

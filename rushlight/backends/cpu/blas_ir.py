@@ -1,4 +1,4 @@
-"""Products cut into tiles, as LLVM IR: `source(int_type)` gives the text for the types s, d, c, z.
+"""Products cut into tiles, as LLVM IR: `source(t, int_type)` gives the text for one of the types s, d, c, z.
 
 A product is described by a block of 64-bit words (`WORDS`: name -> position; pointers are addresses, leading dimensions
 count elements, batch strides bytes). For each type t the exports are
@@ -6,8 +6,11 @@ count elements, batch strides bytes). For each type t the exports are
 * `rl_tgemm_run(words)`: the product (it reads the first `GIVEN` words), cut by shape alone and spread over the pool;
 * `rl_tgemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)`: the same for one row-major product, as a C function.
 
-The cut. Tiles are at most 512 x 512; beyond that the longer side is halved while the pieces are few and large enough
-to be worth a thread (FLOP_TILE). A product with one row or column is a matrix-vector product, bound by memory, and cut
+A tile of type s or d runs in a kernel of ours (gemm_ir.py) where that is as fast as the library: k of at most
+`_OWN_DEPTH`, and rows of A that do not compete for the same lines of the cache.
+
+The cut. Tiles are at most 512 x 512; beyond that a side is halved, rather the shorter rows than the columns, while the
+pieces are few and large enough to be worth a thread (`SPLIT_FLOPS`, `_FLOPS`). A product with one row or column is a matrix-vector product, bound by memory, and cut
 by the elements it reads. Small products of a batch are taken several to a chunk.
 """
 
@@ -19,8 +22,8 @@ SPLIT_FLOPS = 4_000_000         # a product with fewer is one tile
 _FLOPS = 12_000_000             # beyond four tiles only those with more are cut again: each packs its part of B
 CHUNK_FLOPS = 4_000_000         # what a chunk of small products should have
 _VECTOR_ELEMENTS = 1 << 18      # elements of the matrix to a tile of a matrix-vector product
-_OWN_DEPTH = 1024           # a product longer along k gains by packing A too: the library does that
-_SETS = 4096                # bytes after which addresses share a set of the first cache
+_OWN_DEPTH = 1024               # a product longer along k gains by packing A too: the library does that
+_SETS = 4096                    # bytes after which addresses share a set of the first cache
 _CALL = 20_000                  # a call of the library costs about as much time as this many operations
 
 _NAMES = ("ta", "tb", "m", "n", "k", "a", "lda", "b", "ldb", "c", "ldc", "alpha", "beta", "batch", "inner",
