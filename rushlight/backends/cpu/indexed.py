@@ -26,7 +26,10 @@ __all__ = ["WORTH", "gather", "select", "scatter", "write_slices"]
 WORTH = 1 << 16          # elements that go through NumPy before a kernel is made; a call counts as 512 at least
 LARGE = 1 << 15          # elements from which the pool works
 _PIECES = 64             # tasks at most; fixed, so that the grid depends on sizes only
-_LINE = 16               # elements of a task at least, along the last dimension: tasks write to different cache lines
+_LINE = 64               # elements of a task at least, along the last dimension: rows that are worth beginning
+
+_ROW = 32                # elements of a slice from which every task may look at the whole index
+_SHARES = 16             # tasks then
 
 _I64, _I32 = np.dtype(np.int64), np.dtype(np.int32)
 _COMBINED = {"f4": "float", "f8": "double", "i1": "i8", "u1": "i8", "i2": "i16", "i4": "i32", "i8": "i64"}
@@ -126,10 +129,15 @@ def _plan(kind: str, element: str, index: str, box: list[tuple[int, ...]], size:
         if min(most, _PIECES) > pieces:
             cut, pieces = k, min(most, _PIECES)
     k = 4 - len(box)
+    if kind != "take" and apart and box and box[-1][2] == 0 and box[-1][0] >= _ROW and cut in (-1, len(box) - 1):
+        pieces = min(size, _SHARES)           # whole slices stay together
+        cut, extent = 4, size
+    else:
+        cut = 3 if cut < 0 else cut + k
+        extent = box[cut - k][0] if cut >= k else 1
     box = [(1, 0, 0, 0)] * k + box    # type: ignore[assignment]
-    cut = 3 if cut < 0 else cut + k
-    piece = -(-box[cut][0] // pieces)
-    tasks = -(-box[cut][0] // piece)
+    piece = -(-extent // pieces)
+    tasks = -(-extent // piece)
     unit = box[3][2] == 1 and box[3][3] == 1
     words = [d[j] for j in range(4) for d in box] + [cut, piece, size, step // each, tasks, count]
     return Plan(_library(kind, element, index, unit), words, tasks, total >= LARGE, shape)

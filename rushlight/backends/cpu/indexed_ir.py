@@ -11,7 +11,7 @@ from rushlight.backends.cpu.emit import Fn, Value
 __all__ = ["PLAN", "indexed_source", "entry"]
 
 # The plan of an indexed copy: a box of four dimensions with the strides (in elements) of table, index and other operand;
-# the dimension that is cut into tasks and how wide a task is; the table's size and stride along the indexed dimension; the
+# the dimension that is cut into tasks (4: the indexed one, by the values of the index) and how wide a task is; the table's size and stride along the indexed dimension; the
 # number of tasks; the number of indices
 PLAN = ("n0 n1 n2 n3 a0 a1 a2 a3 i0 i1 i2 i3 b0 b1 b2 b3 cut piece size step tasks count").split()
 _AT = {name: i for i, name in enumerate(PLAN)}
@@ -54,11 +54,13 @@ def _run(kind: str, s: str, index: str, unit: bool, vector_bytes: int) -> Fn:
     def at_cut(name: str) -> str:
         return f.load("i64", f.gep("i64", plan, f.add(g["cut"], _AT[name])))
 
-    cut = [at_cut(x) for x in ("n0", "a0", "i0", "b0")]
+    by_value = f.icmp("eq", g["cut"], 4)        # a task has the slices of a range of the table
+    cut = [f.select(by_value, "i64", other, at_cut(x)) for x, other in zip(("n0", "a0", "i0", "b0"), (g["size"], 0, 0, 0), strict=True)]
     is_cut = [f.icmp("eq", g["cut"], k) for k in range(4)]
     with f.range("%begin", "%end") as task:
         lo = f.mul(task, g["piece"])
         wide = f.sub(f.smin(f.add(lo, g["piece"]), cut[0]), lo)
+        mine = (f.select(by_value, "i64", lo, 0), f.select(by_value, "i64", f.add(lo, wide), g["size"]))
         n = [f.select(is_cut[k], "i64", wide, g[f"n{k}"]) for k in range(4)]
         start = [f.mul(lo, c) for c in cut[1:]]
         with f.range(0, n[0]) as x0, f.range(0, n[1]) as x1, f.range(0, n[2]) as x2:
@@ -68,7 +70,7 @@ def _run(kind: str, s: str, index: str, unit: bool, vector_bytes: int) -> Fn:
                 for k, x in enumerate((x0, x1, x2)):
                     o = f.add(o, f.mul(x, g[f"{at}{k}"]))
                 rows.append(f.gep(type, base, o))
-            _row(f, kind, s, index, n[3], g, rows, i3, b3, flag, vector_bytes)
+            _row(f, kind, s, index, n[3], g, rows, i3, b3, mine, flag, vector_bytes)
     return f
 
 
@@ -77,8 +79,8 @@ def _index(f: Fn, index: str, ptr: str) -> str:
     return k if index == "i64" else f.op(f"sext i32 {k} to i64")
 
 
-def _row(f: Fn, kind: str, s: str, index: str, n: Value, g: dict[str, str], rows: list[str], i3: Value, b3: Value, flag: str,
-         vector_bytes: int) -> None:
+def _row(f: Fn, kind: str, s: str, index: str, n: Value, g: dict[str, str], rows: list[str], i3: Value, b3: Value, mine: tuple[str, str],
+         flag: str, vector_bytes: int) -> None:
     a, i, b = rows
     takes = kind == "take"
     align = min(_BYTES[s], 8)
@@ -120,9 +122,10 @@ def _row(f: Fn, kind: str, s: str, index: str, n: Value, g: dict[str, str], rows
         return
     with f.when(fixed):
         k = _index(f, index, i)
-        ok = f.icmp("ult", k, g["size"]) if takes else "true"
-        with f.when(f.op(f"xor i1 {ok}, true")):
-            f.store("i64", 1, flag)
+        ok = f.icmp("ult", k, g["size"]) if takes else f.op(f"and i1 {f.icmp('sge', k, mine[0])}, {f.icmp('slt', k, mine[1])}")
+        if takes:
+            with f.when(f.op(f"xor i1 {ok}, true")):
+                f.store("i64", 1, flag)
         with f.when(ok):
             dense = f.op(f"and i1 {f.icmp('eq', g['a3'], 1)}, {f.icmp('eq', g['b3'], 1)}")
             with f.when(dense):
