@@ -218,7 +218,7 @@ def scatter(
     if reduce is not None:
         src = src if isinstance(src, T) else f("full_like")(index, src, dtype=input.dtype)
         return f("scatter_reduce")(input, dim, index, src, _reduce_name(reduce))
-    return execute.run(_scatter, (input, dim, index, src))
+    return _scatter.function(input, dim, index, src)
 
 
 def _scatter_inplace(
@@ -228,7 +228,7 @@ def _scatter_inplace(
     if reduce is not None:
         src = src if isinstance(src, T) else f("full_like")(index, src, dtype=input.dtype)
         return inplace.run_inplace(scatter_reduce, (input, dim, index, src, _reduce_name(reduce), True))
-    return inplace.run_inplace(_scatter, (input, dim, index, src))
+    return _scatter.inplace_function(input, dim, index, src)
 
 
 T.scatter_ = _scatter_inplace  # type: ignore[attr-defined]

@@ -42,6 +42,7 @@ from .paths import (
     operands_path,
     pointwise_path,
     reduction_path,
+    writes_path,
 )
 
 __all__ = ["derive", "G", "quiet", "trace"]
@@ -296,11 +297,14 @@ def _function(op: Operator, method: bool = False) -> Callable:
         env["EV"] = _evaluator(plain)
     elif op.kind == "structural" or op.kind == "composite" and op.array is not None:
         lines += list_path(op) or direct_path(op)
-        env["ARRAY"], env["CHECK"] = op.array or op.body, op.check
+        env["ARRAY"], env["CHECK"], env["NAMED"] = op.array or op.body, op.check, execute._named
     elif op.kind == "pointwise":
         more, more_env = operands_path(op)
         lines += more
         env.update(more_env)
+    elif op.kind == "writes":
+        lines += writes_path(op, False)
+        env["BODY"], env["CHECK"] = op.body, op.check
     elif op.kind in ("reduction", "creation"):
         more, more_env = (reduction_path if op.kind == "reduction" else creation_path)(op)
         lines += more
@@ -363,12 +367,16 @@ def _inplace(op: Operator) -> Callable:
         loop = env["LOOP"] = plain.loop(op)
         lines += inplace_path(plain, "        ", big=loop is not None)
         env["UF"] = plain.ufunc
+    if op.kind == "writes":
+        lines += writes_path(op, True)
+        env["BODY"], env["CHECK"] = op.body, op.check
     lines.append(f"    return RUN(OP, {values})")
     return make("\n".join(lines), op.name + "_", OP=op, RUN=run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, ABSENT=absent, MISSING=REQUIRED, **env)
 
 
-def _dunder(op: Operator) -> Callable:
-    """`a + b`: the function with the defaults, or NotImplemented for foreign operands."""
+def _dunder(op: Operator, record: list[str] | None = None) -> Callable:
+    """`a + b`: the function with the defaults, or NotImplemented for foreign operands. The first call that records puts a form in its
+    place that has the recording in it (`record`): a call less."""
     from . import execute
     plain = op.derived("plain")
     t = [p.name for p in op.params if p.kind in ("tensor", "operand")][:2]
@@ -376,11 +384,29 @@ def _dunder(op: Operator) -> Callable:
     lines = [f"def dunder({t[0]}, {t[1]}):"]
     if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and floats_pass(op):
         loop = env["LOOP"] = plain.loop(op)
-        lines += pointwise_path(op, t[0], "    ", plain, dunder=True, big=loop is not None)
+        path = pointwise_path(op, t[0], "    ", plain, dunder=True, big=loop is not None)
+        call = next((i for i, line in enumerate(path) if "RECORD[0](t, " in line), None)
+        if call is not None and record is not None:
+            indent = path[call][:len(path[call]) - len(path[call].lstrip())]
+            others = [f"; {p.name} = {default_name(p)}" for p in op.params if p.name not in t]
+            path[call:call + 1] = [f"{indent}while rg:     # once", f"{indent}    t_ = t{''.join(others)}",
+                                   *[indent + line.replace(": return", ": break").replace("place()", "place(2)") for line in record], f"{indent}    break"]
+        lines += path
         env["UF"] = plain.ufunc
         env["EV"] = None
     lines.append(f"    return BIN(OP, {t[0]}, {t[1]})")
-    return make("\n".join(lines), "dunder", OP=op, BIN=execute.binary, RECORD=_late(op, "record"), **env)
+
+    def late(*args: Any) -> Any:
+        cell[0] = op.derived("record")
+        new = _dunder(op, _record_lines(op, False))
+        op._derived["dunder"] = new
+        for name in [f"__{o}__" for o in (op.operator or "").split()]:
+            if Tensor.__dict__.get(name) is made:
+                setattr(Tensor, name, new)
+        return cell[0](*args)
+    cell: list[Callable] = [op.derived("record") if record is not None else late]
+    made = make("\n".join(lines), "dunder", OP=op, BIN=execute.binary, RECORD=cell, NODE=op.derived("node") if record is not None else None, **env)
+    return made
 
 
 def _rdunder(op: Operator) -> Callable:
@@ -624,11 +650,18 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _record(op: Operator, inplace: bool) -> Callable:
+    from .inplace import set_history
+    source = [f"def record(t_, {', '.join([*[p.name for p in op.params], *op.keeps])}):", *_record_lines(op, inplace)]
+    return make("\n".join(source), "record", NODE=op.derived("node"), HISTORY=set_history)
+
+
+def _record_lines(op: Operator, inplace: bool) -> list[str]:
+    """The body of `record`: a node for the result t_, if one is wanted."""
     formulas, names, tensors = _plan(op)
     wanted = {p.name for p in tensors} if op.joint else set(formulas)
     multi = op.returns is not None or op.multi
     pnames = [p.name for p in op.params]
-    lines = [f"def record(t_, {', '.join([*pnames, *op.keeps])}):", "    if not modes.grad: return"]
+    lines = ["    if not modes.grad: return"]
     edges = []
     for i, p in enumerate(tensors):
         e = f"e{i}"
@@ -702,8 +735,7 @@ def _record(op: Operator, inplace: bool) -> Callable:
         lines.append("    attach_many(t_, n_)")
     else:
         lines.append("    t_._node = n_; t_._rg = True")
-    from .inplace import set_history
-    return make("\n".join(lines), "record", NODE=op.derived("node"), HISTORY=set_history)
+    return lines
 
 
 def _node(op: Operator) -> type:

@@ -212,9 +212,11 @@ def direct_path(op: Operator) -> list[str]:
     the record is exact) go straight to it. Nothing where the record needs more than that."""
     tensors = [p for p in op.params if p.kind in ("tensor", "optional")]
     several = op.multi and op.kind == "composite" and not op.gradients and op.joint is None
+    named = op.returns and op.kind == "structural" and not op.multi and not op.keeps
     if (
         not tensors
         or op.returns
+        and not named
         or op.multi
         and not several
         or op.params[0].kind != "tensor"
@@ -263,12 +265,74 @@ def direct_path(op: Operator) -> list[str]:
             *lines,
             "        return tuple([None if x is None else wrap(x if x.__class__ is ND else asarray(x)) for x in r])",
         ]
+    if named:
+        lines.append("        t = tuple([None if x is None else wrap(x if x.__class__ is ND else asarray(x)) for x in r])")
+        if has_gradient(op):
+            lines.append(f"        if rg and modes.grad: RECORD[0](t, {values})")
+        return [*lines, "        return NAMED(OP)(t)"]
     lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
     lines.append("        t._node = t._grad = t._v = t._base = None")
     if has_gradient(op):
         lines.append(f"        if rg: RECORD[0](t, {values}{''.join(', k_' + k for k in op.keeps)})")
     lines.append("        return t")
     return lines
+
+
+def writes_path(op: Operator, inplace: bool) -> list[str]:
+    """The way of a record that writes, on plain CPU arrays that lie apart: straight to its body, on a copy or (where nothing is recorded)
+    in place. Nothing where the record needs more than that."""
+    tensors = [p for p in op.params if p.kind in ("tensor", "operand")]
+    if (
+        op.kind != "writes"
+        or not op.exact
+        or op.random
+        or op.expanded
+        or op.mutates
+        or op.forms
+        or len(tensors) < 2
+        or any(p.kind not in ("tensor", "operand", "number", "plain") or p.annotation == "Any" for p in op.params)
+        or op.params[0].kind != "tensor"
+    ):
+        return []
+    lines, oks, rgs = ["    try:"], [], []
+    for i, p in enumerate(tensors):
+        read = f"a{i} = {p.name}._a; rg{i} = {p.name}._rg; ok{i} = a{i}.__class__ is ND"
+        if inplace:
+            read += f" and a{i}.base is None" + (f" and a{i}.ndim and a{i} is not a0" if i else "")
+        if p.kind == "operand":
+            lines.append(f"        if {p.name}.__class__ is float or {p.name}.__class__ is int: a{i} = {p.name}; ok{i} = True; rg{i} = False")
+            lines.append(f"        else: {read}")
+        else:
+            lines.append(f"        {read}")
+        oks.append(f"ok{i}")
+        rgs.append(f"rg{i}")
+    oks += [f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in op.params if p.kind == "number"]
+    oks += [f"{p.name}.__class__ is int" for p in op.params if p.annotation == "int"]
+    if inplace:
+        oks += [f"(PLAIN or not {op.params[0].name}.is_inference())", f"not (modes.grad and ({' or '.join(rgs)}))", "a0.flags.c_contiguous"]
+    lines.append(f"        ok = {' and '.join(oks)}")
+    lines.append("    except AttributeError: ok = False")
+    lines.append("    if ok and out is None:" if op.has_out and not inplace else "    if ok:")
+    at = {p.name: f"a{i}" for i, p in enumerate(tensors)}
+    args = ", ".join(at.get(p.name, p.name) for p in op.params)
+    if op.check is not None:
+        lines.append(f"        c = CHECK({args})")
+        lines.append(f"        if c is not None: {args}, = c")
+    rest = args.split(", ", 1)[1]
+    new = "a0" if inplace else "new_array"
+    if not inplace:
+        lines.append("        new_array = a0.copy()")
+    lines.append("        try: q = QUIETS.pop()")
+    lines.append("        except IndexError: q = fresh_quiet()")
+    lines.append(f"        try: q(BODY, {new}, {rest})")
+    lines.append("        finally: QUIETS.append(q)")
+    if inplace:
+        return [*lines, f"        bump({op.params[0].name})", f"        return {op.params[0].name}"]
+    lines.append("        t = new(Tensor); t._a = new_array; t._rg = False")
+    lines.append("        t._node = t._grad = t._v = t._base = None")
+    if has_gradient(op):
+        lines.append(f"        if {' or '.join(rgs)}: RECORD[0](t, {', '.join(p.name for p in op.params)})")
+    return [*lines, "        return t"]
 
 
 def inplace_path(plain: Plain, indent: str, big: bool = False) -> list[str]:
