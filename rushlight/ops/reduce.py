@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backends.cpu import scans
+from ..backends.cpu import order, scans
 from ..core import dtype as D
 from ..core.tensor import hooks
 from . import expr as E
@@ -264,7 +264,10 @@ def std_mean(
 
 # --- positions ------------------------------------------------------------------------------------------------------
 def _one_dim(name: str, a: Any, dim: int) -> int:
-    d = normalize_dims(dim, a.ndim, name)
+    n = a.ndim
+    if dim.__class__ is int and -n <= dim < n and a.shape[dim]:
+        return dim % n
+    d = normalize_dims(dim, n, name)
     if a.ndim and a.shape[d[0]] == 0:
         raise IndexError(f"{name}(): Expected reduction dim {d[0]} to have non-zero size.")
     return d[0] if d else 0
@@ -319,6 +322,9 @@ def _pick(find: Any, name: str) -> Any:
             return input.copy(), np.zeros((), np.int64)
         if input.dtype.kind == "c":
             raise RuntimeError(f'"{name}_cpu" not implemented for complex numbers')
+        made = order.first(input, d, find is np.argmax, 1, find is np.argmin, keepdim)
+        if made is not None:
+            return made
         i = find(input, axis=d, keepdims=True)
         v = np.take_along_axis(input, i, d)
         return (v, i) if keepdim else (v.squeeze(d), i.squeeze(d))

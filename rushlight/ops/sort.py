@@ -11,7 +11,7 @@ from ..backends.cpu import scans
 from ..core import dtype as D
 from ..core.tensor import hooks
 from .declare import composite, structural
-from .execute import normalize_dims, one_dim, run
+from .execute import normalize_dims, one_dim
 from .reduce import put_back
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ def f(name: str) -> Any:
 
 
 def _dim(name: str, a: Any, dim: int | None) -> int:
-    d = normalize_dims((-1 if dim is None else dim,), len(a.shape), name)
+    n = len(a.shape)
+    if dim.__class__ is int and -n <= dim < n:  # type: ignore[operator]
+        return dim % n  # type: ignore[operator]
+    d = normalize_dims((-1 if dim is None else dim,), n, name)
     return d[0] if d else 0
 
 
@@ -87,13 +90,13 @@ def _checked(input: Any, dim: int) -> Any:
 @composite(method=True, out="same", old=RESULTS)
 def sort(input: Tensor, dim: int | None = -1, descending: bool = False, *, stable: bool = False):
     """(values, indices) in ascending (descending) order along `dim`, None for the last. Equal elements always keep their order."""
-    return run(_sort, (input, dim if dim.__class__ is int else -1 if dim is None else one_dim(dim, input.dim(), "sort"), bool(descending)))
+    return _sort.function(input, dim if dim.__class__ is int else -1 if dim is None else one_dim(dim, input.dim(), "sort"), bool(descending))
 
 
 @composite(method=True, out="same")
 def argsort(input: Tensor, dim: int | None = -1, descending: bool = False, *, stable: bool = False):
     """The indices that sort along `dim`. Equal elements always keep their order."""
-    return run(_sort, (input, dim if dim.__class__ is int else -1 if dim is None else one_dim(dim, input.dim(), "argsort"), bool(descending)))[1]
+    return _sort.function(input, dim if dim.__class__ is int else -1 if dim is None else one_dim(dim, input.dim(), "argsort"), bool(descending))[1]
 
 
 def _flexible(op: Any) -> Any:
@@ -116,7 +119,7 @@ argsort._derived["function"] = _flexible(argsort)
 @composite(method=True, out="same")
 def msort(input: Tensor):
     """The values in ascending order along the first dimension."""
-    return run(_sort, (input, 0, False))[0]
+    return _sort.function(input, 0, False)[0]
 
 
 def _top(input: np.ndarray, k: int, d: int, largest: bool) -> np.ndarray:
@@ -198,9 +201,9 @@ def kthvalue(input: Tensor, k: int, dim: int | None = -1, keepdim: bool = False)
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {d}: {k} of {n}")
     if input.ndim == 0:
         return input.copy(), np.zeros((), np.int64)
-    made = native.pick(input, d, k - 1)
+    made = native.pick(input, d, k - 1, 0, keepdim)
     if made is not None:
-        return made if keepdim else (made[0].squeeze(d), made[1].squeeze(d))
+        return made
     return _picked(input, d, _kth(input, d, k - 1), keepdim)
 
 
@@ -228,9 +231,9 @@ def _median_body(name: str, skip: bool) -> Any:
         _nonempty(name, input, d)
         if input.ndim == 0:
             return input.copy(), np.zeros((), np.int64)
-        made = native.pick(input, d, 0, 2 if skip else 1)
+        made = native.pick(input, d, 0, 2 if skip else 1, keepdim)
         if made is not None:
-            return made if keepdim else (made[0].squeeze(d), made[1].squeeze(d))
+            return made
         return _picked(input, d, _kth(input, d, _middle(input, d, skip)), keepdim)
 
     return body
@@ -288,13 +291,13 @@ for _op in (_median_all, _nanmedian_all):
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False):
     """The median of all elements, the lower of the two middle ones; with `dim`, (values, indices) along it. nan where
     there is one."""
-    return run(_median_all, (input,)) if dim is None else run(_median_dim, (input, dim, keepdim))
+    return _median_all.function(input) if dim is None else _median_dim.function(input, dim, keepdim)
 
 
 @composite(method=True, out="same", old=RESULTS)
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False):
     """The median of the elements that are not nan; with `dim`, (values, indices) along it."""
-    return run(_nanmedian_all, (input,)) if dim is None else run(_nanmedian_dim, (input, dim, keepdim))
+    return _nanmedian_all.function(input) if dim is None else _nanmedian_dim.function(input, dim, keepdim)
 
 
 @structural(method=True, returns=("values", "indices"), exact=True, out="same", old=RESULTS)

@@ -46,8 +46,8 @@ def _code(kind: str, dtype: np.dtype, size: int) -> int:
 
 
 def _run(kind: str, a: np.ndarray, dim: int, keep: int, scratch: int, flip: int, nan: int, place: int = 0,
-         rule: int = 0) -> tuple[np.ndarray, np.ndarray] | None:
-    """Call a kernel; `scratch` is how many entries a task has room for, twice."""
+         rule: int = 0, keepdim: bool = True) -> tuple[np.ndarray, np.ndarray] | None:
+    """Call a kernel; `scratch` is how many entries a task has room for, twice. Without `keepdim`, `keep` is 1."""
     dtype, shape, size = a.dtype, a.shape, a.size
     code = _CODE.get((kind, dtype)) or _code(kind, dtype, size)
     if not code:
@@ -57,14 +57,16 @@ def _run(kind: str, a: np.ndarray, dim: int, keep: int, scratch: int, flip: int,
         return None
     if not a.flags.c_contiguous:
         a = np.ascontiguousarray(a)
-    to = (*shape[:dim], keep, *shape[dim + 1:])
-    values, indices = native.empty(to, dtype), native.empty(to, _INT64)
+    behind = shape[dim + 1:]
+    to = (*shape[:dim], keep, *behind) if keepdim else shape[:dim] + behind
+    empty = np.empty if size <= _ALONE else native.empty
+    values, indices = empty(to, dtype), empty(to, _INT64)
     if not size or not keep:
         return values, indices
-    rows, inner = size // n, math.prod(shape[dim + 1:])
+    rows, inner = size // n, math.prod(behind) if behind else 1
     pieces = min(rows, _PIECES) if size > _ALONE else 1
     half = max(scratch * (16 if dtype.itemsize == 8 else 8), 512)
-    room = native.empty((2 * pieces * half,), _BYTE)
+    room = empty((2 * pieces * half,), _BYTE)
     address = native.address
     table = np.array((address(a), address(values), address(indices), n, keep, inner, address(room), half, rows, pieces,
                       flip, nan, place, rule), _INT64)
@@ -78,15 +80,18 @@ def sort(a: np.ndarray, dim: int, descending: bool, keep: int | None = None) -> 
     return _run("sort", a, dim, n if keep is None else keep, n, _EVERY if descending else 0, _EVERY)
 
 
-def first(a: np.ndarray, dim: int, largest: bool, k: int, least_nan: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
-    """The `k` largest (smallest) along `dim`, best first. With `least_nan`, nan is the smallest."""
+def first(a: np.ndarray, dim: int, largest: bool, k: int, least_nan: bool = False,
+          keepdim: bool = True) -> tuple[np.ndarray, np.ndarray] | None:
+    """The `k` largest (smallest) along `dim`, best first. With `least_nan`, nan is the smallest. Without `keepdim` one,
+    and no `dim` any more."""
     flip, nan = _EVERY if largest else 0, 0 if least_nan else _EVERY
     if k <= FEW and (k == 1 or k * 4 <= a.shape[dim]):
-        return _run("top", a, dim, k, k, flip, nan)
+        return _run("top", a, dim, k, k, flip, nan, 0, 0, keepdim)
     return _run("sort", a, dim, k, a.shape[dim], flip, nan)
 
 
-def pick(a: np.ndarray, dim: int, place: int, rule: int = 0) -> tuple[np.ndarray, np.ndarray] | None:
-    """The element at `place` in the order along `dim`, whose size becomes 1. With `rule` 1 the median, the lower of two,
+def pick(a: np.ndarray, dim: int, place: int, rule: int = 0,
+         keepdim: bool = True) -> tuple[np.ndarray, np.ndarray] | None:
+    """The element at `place` in the order along `dim`, whose size becomes 1 or which goes. With `rule` 1 the median, the lower of two,
     of the nans the first if there is one; with 2 the median of what is not nan."""
-    return _run("pick", a, dim, 1, a.shape[dim], 0, _EVERY, place, rule)
+    return _run("pick", a, dim, 1, a.shape[dim], 0, _EVERY, place, rule, keepdim)

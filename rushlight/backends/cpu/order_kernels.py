@@ -17,7 +17,7 @@ Tasks are `pieces` of the rows, each with two buffers of `half` bytes in the scr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -146,34 +146,47 @@ class _Kernel:
         with self.rows():
             short = f.icmp("sle", self.n, SHORT)
             with f.when(short):
-                self._by_counting()
+                self._fill()
+
+                def write(rank: str, i: str) -> None:
+                    with f.when(f.icmp("slt", rank, self.keep)):
+                        self.write(rank, i)
+                self._by_counting(write)
             with f.when(f.op(f"xor i1 {short}, true")):
                 self._by_radix(digits)
 
-    def _by_counting(self) -> None:
-        f, lanes = self.f, self.words_lanes
-        v, m = f"<{lanes} x i64>", f"<{lanes} x i1>"
+    def _fill(self, note: Callable[[str], None] | None = None) -> None:
+        """The first words of a row's entries; `note` sees each key."""
+        f = self.f
         with f.range(0, self.n) as i:
             key = self.key(self.element(i), self.flip, self.nan)
+            if note is not None:
+                note(key)
             f.store("i64", self.entry(key, i)[0], f.gep("i64", self.a, i))
+
+    def _by_counting(self, use: Callable[[str, str], None]) -> None:
+        """`use(rank, place)` for each element of a row whose entries' first words are made."""
+        f, lanes = self.f, self.words_lanes
+        v, m = f"<{lanes} x i64>", f"<{lanes} x i1>"
+        block = [lanes * b for b in range(4)]             # SHORT is a multiple of all four
         steps = f"<{', '.join(f'i64 {i}' for i in range(lanes))}>"
-        with f.range(0, self.n, lanes) as i:
-            mine = f.load(v, f.gep("i64", self.a, i), 8)
-            places = f.op(f"add {v} {f.splat('i64', lanes, i)}, {steps}")
-            rank = f.var(v, "zeroinitializer")
+        with f.range(0, self.n, 4 * lanes) as i:
+            mine = [f.load(v, f.gep("i64", self.a, f.add(i, b)), 8) for b in block]
+            places = [f.op(f"add {v} {f.splat('i64', lanes, f.add(i, b))}, {steps}") for b in block]
+            ranks = [f.var(v, "zeroinitializer") for _ in block]
             with f.range(0, self.n) as j:
                 other = f.splat("i64", lanes, f.load("i64", f.gep("i64", self.a, j)))
-                before = f.op(f"icmp ult {v} {other}, {mine}")
-                if self.wide == 2:                        # of equal keys the one at the lower place
-                    equal = f.op(f"icmp eq {v} {other}, {mine}")
-                    lower = f.op(f"icmp ult {v} {f.splat('i64', lanes, j)}, {places}")
-                    before = f.op(f"or {m} {before}, {f.op(f'and {m} {equal}, {lower}')}")
-                f.store(v, f.op(f"add {v} {f.load(v, rank)}, {f.op(f'zext {m} {before} to {v}')}"), rank)
-            f.store(v, f.load(v, rank), f.gep("i64", self.b, i), 8)
+                for x, place, rank in zip(mine, places, ranks, strict=True):
+                    before = f.op(f"icmp ult {v} {other}, {x}")
+                    if self.wide == 2:                    # of equal keys the one at the lower place
+                        equal = f.op(f"icmp eq {v} {other}, {x}")
+                        lower = f.op(f"icmp ult {v} {f.splat('i64', lanes, j)}, {place}")
+                        before = f.op(f"or {m} {before}, {f.op(f'and {m} {equal}, {lower}')}")
+                    f.store(v, f.op(f"add {v} {f.load(v, rank)}, {f.op(f'zext {m} {before} to {v}')}"), rank)
+            for b, rank in zip(block, ranks, strict=True):
+                f.store(v, f.load(v, rank), f.gep("i64", self.b, f.add(i, b)), 8)
         with f.range(0, self.n) as i:
-            rank = f.load("i64", f.gep("i64", self.b, i))
-            with f.when(f.icmp("slt", rank, self.keep)):
-                self.write(rank, i)
+            use(f.load("i64", f.gep("i64", self.b, i)), i)
 
     def _count(self, at: Value) -> str:
         return self.f.gep("i32", "%count", at)
@@ -291,50 +304,73 @@ class _Kernel:
         f.entry.append("  %count = alloca [256 x i32], align 64")
         with self.rows():
             nans = f.var("i64", 0)
-            self._clear(256)
-            with f.range(0, self.n) as i:
-                key = self.key(self.element(i), self.flip, self.nan)
-                entry = self.entry(key, i)
-                self.put(entry, self.a, i)
-                self._tally(self.digit(entry, digits - 1))
+            short = f.icmp("sle", self.n, SHORT)
+            long = f.op(f"xor i1 {short}, true")
+
+            def note(key: str) -> None:
                 if self.dtype in INFINITY:
                     one = f.op(f"zext i1 {f.icmp('eq', key, self._const(-1, 0), self.type)} to i64")
                     f.store("i64", f.add(f.load("i64", nans), one), nans)
+
+            with f.when(short):
+                self._fill(note)
+            with f.when(long):
+                self._clear(256)
+                with f.range(0, self.n) as i:
+                    key = self.key(self.element(i), self.flip, self.nan)
+                    entry = self.entry(key, i)
+                    self.put(entry, self.a, i)
+                    self._tally(self.digit(entry, digits - 1))
+                    note(key)
             bad = f.load("i64", nans)
             good = f.sub(self.n, bad)
             middle = f.udiv(f.sub(self.n, 1), 2)
             half = f.select(f.icmp("sgt", good, 0), "i64", f.udiv(f.smax(f.sub(good, 1), 0), 2), 0)
             first = f.select(f.icmp("sgt", bad, 0), "i64", good, middle)
             by_rule = f.select(f.icmp("eq", self.w["rule"], 2), "i64", half, first)
-            want = f.var("i64", f.select(f.icmp("eq", self.w["rule"], 0), "i64", self.w["place"], by_rule))
-            many = f.var("i64", self.n)
-            for d in reversed(range(digits)):
-                m = f.load("i64", many)
-                with f.when(f.icmp("sgt", m, 1)):
-                    if d != digits - 1:
-                        self._clear(256)
-                        with f.range(0, m) as i:
-                            self._tally(self.digit(self.get(self.a, i), d))
-                    k = f.load("i64", want)
-                    bucket, below = f.var("i64", 0), f.var("i64", 0)
-                    with f.repeat_while() as cond:
-                        c, low = f.load("i64", bucket), f.load("i64", below)
-                        size = f.op(f"zext i32 {f.load('i32', self._count(c))} to i64")
-                        high = f.add(low, size)
-                        beyond = f.icmp("sle", high, k)
-                        f.store("i64", f.select(beyond, "i64", f.add(c, 1), c), bucket)
-                        f.store("i64", f.select(beyond, "i64", high, low), below)
-                        cond.append(beyond)
-                    c = f.load("i64", bucket)
-                    f.store("i64", f.sub(k, f.load("i64", below)), want)
+            place = f.select(f.icmp("eq", self.w["rule"], 0), "i64", self.w["place"], by_rule)
+
+            def write(rank: str, i: str) -> None:
+                with f.when(f.icmp("eq", rank, place)):
+                    self.write(0, i)
+
+            with f.when(short):
+                self._by_counting(write)
+            with f.when(long):
+                self._narrow(place)
+
+    def _narrow(self, place: str) -> None:
+        """From byte to byte, what may be at `place`; the highest is counted already."""
+        f = self.f
+        digits = self.size
+        want, many = f.var("i64", place), f.var("i64", self.n)
+        for d in reversed(range(digits)):
+            m = f.load("i64", many)
+            with f.when(f.icmp("sgt", m, 1)):
+                if d != digits - 1:
+                    self._clear(256)
+                    with f.range(0, m) as i:
+                        self._tally(self.digit(self.get(self.a, i), d))
+                k = f.load("i64", want)
+                bucket, below = f.var("i64", 0), f.var("i64", 0)
+                with f.repeat_while() as cond:
+                    c, low = f.load("i64", bucket), f.load("i64", below)
                     size = f.op(f"zext i32 {f.load('i32', self._count(c))} to i64")
-                    with f.when(f.icmp("slt", size, m)):
-                        end = f.var("i64", 0)
-                        with f.range(0, m) as i:
-                            entry = self.get(self.a, i)
-                            e = f.load("i64", end)
-                            self.put(entry, self.a, e)
-                            same = f.op(f"zext i1 {f.icmp('eq', self.digit(entry, d), c)} to i64")
-                            f.store("i64", f.add(e, same), end)
-                        f.store("i64", size, many)
-            self.write(0, self.place(self.get(self.a, f.load("i64", want))))
+                    high = f.add(low, size)
+                    beyond = f.icmp("sle", high, k)
+                    f.store("i64", f.select(beyond, "i64", f.add(c, 1), c), bucket)
+                    f.store("i64", f.select(beyond, "i64", high, low), below)
+                    cond.append(beyond)
+                c = f.load("i64", bucket)
+                f.store("i64", f.sub(k, f.load("i64", below)), want)
+                size = f.op(f"zext i32 {f.load('i32', self._count(c))} to i64")
+                with f.when(f.icmp("slt", size, m)):
+                    end = f.var("i64", 0)
+                    with f.range(0, m) as i:
+                        entry = self.get(self.a, i)
+                        e = f.load("i64", end)
+                        self.put(entry, self.a, e)
+                        same = f.op(f"zext i1 {f.icmp('eq', self.digit(entry, d), c)} to i64")
+                        f.store("i64", f.add(e, same), end)
+                    f.store("i64", size, many)
+        self.write(0, self.place(self.get(self.a, f.load("i64", want))))
