@@ -14,9 +14,9 @@ class OutOfMemoryError(RuntimeError):
     """Memory for a tensor could not be had."""
 
 
-def place() -> Place | None:
-    """The innermost frame outside Rushlight, as something that keeps no locals alive."""
-    f = sys._getframe(3)  # place < bump or record < the operator's function < here
+def place(depth: int = 3) -> Place | None:
+    """The innermost frame outside Rushlight, as something that keeps no locals alive; looked for from `depth` frames out."""
+    f = sys._getframe(depth)  # place < bump or record < the operator's function < here
     while f is not None:
         if f.f_globals.get("__name__", "")[:9] != "rushlight":
             return f.f_code, f.f_lasti

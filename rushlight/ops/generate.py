@@ -357,7 +357,7 @@ def _composite(op: Operator) -> Callable:
 
 
 def _inplace(op: Operator) -> Callable:
-    from .inplace import run_inplace
+    from .inplace import check_partial_overlap, run_inplace
     sig, values, env = _signature(op, out=False, flag=False)
     lines = [f"def {op.name}_({sig}):", *_prelude(op, True)]
     plain = op.derived("plain")
@@ -369,7 +369,7 @@ def _inplace(op: Operator) -> Callable:
         env["UF"] = plain.ufunc
     if op.kind == "writes":
         lines += writes_path(op, True)
-        env["BODY"], env["CHECK"] = op.body, op.check
+        env["BODY"], env["CHECK"], env["OVERLAP"] = op.body, op.check, check_partial_overlap
     lines.append(f"    return RUN(OP, {values})")
     return make("\n".join(lines), op.name + "_", OP=op, RUN=run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, ABSENT=absent, MISSING=REQUIRED, **env)
 
