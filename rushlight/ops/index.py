@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.cpu import indexed
 from ..backends.meta import MetaArray
 from ..backends.sparse import SparseArray
 from ..core import dtype as D
@@ -343,10 +344,26 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
                 f"{list(input[at].shape)}"
             ) from None
         return
+    if _slices_added(input, at, values):
+        return
     if len(at) == 1 and at[0].__class__ is ndarray and at[0].ndim == 1 and input.ndim == 2 and input.dtype.kind == "f":
         add_rows(input, at[0], np.broadcast_to(values, (at[0].shape[0], input.shape[1])))
         return
     np.add.at(input, at, values)
+
+
+def _slices_added(input: ndarray, at: tuple, values: ndarray) -> bool:
+    """Whether a kernel has added `values`: where one vector of indices (that are not negative) names slices."""
+    d = len(at) - 1
+    i = at[d]
+    if i.__class__ is not ndarray or i.ndim != 1 or any(x.__class__ is not slice for x in at[:d]):
+        return False
+    shape = input.shape[:d] + i.shape + input.shape[d + 1:]
+    try:
+        v = values if values.shape == shape else np.broadcast_to(values, shape)
+    except ValueError:
+        return False
+    return bool(indexed.write_slices("add", input, i, d, v))
 
 
 def add_rows(out: ndarray, rows: ndarray, values: ndarray) -> None:

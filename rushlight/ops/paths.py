@@ -279,8 +279,8 @@ def direct_path(op: Operator) -> list[str]:
 
 
 def writes_path(op: Operator, inplace: bool) -> list[str]:
-    """The way of a record that writes, on plain CPU arrays that lie apart: straight to its body, on a copy or (where nothing is recorded)
-    in place. Nothing where the record needs more than that."""
+    """The way of a record that writes, on plain CPU arrays: straight to its body, on a copy or (where nothing is recorded) in place.
+    Nothing where the record needs more than that."""
     tensors = [p for p in op.params if p.kind in ("tensor", "operand")]
     if (
         op.kind != "writes"
@@ -298,7 +298,7 @@ def writes_path(op: Operator, inplace: bool) -> list[str]:
     for i, p in enumerate(tensors):
         read = f"a{i} = {p.name}._a; rg{i} = {p.name}._rg; ok{i} = a{i}.__class__ is ND"
         if inplace:
-            read += f" and a{i}.base is None" + (f" and a{i}.ndim and a{i} is not a0" if i else "")
+            read += f" and a{i}.ndim and a{i} is not a0" if i else f" and {p.name}._base is None"
         if p.kind == "operand":
             lines.append(f"        if {p.name}.__class__ is float or {p.name}.__class__ is int: a{i} = {p.name}; ok{i} = True; rg{i} = False")
             lines.append(f"        else: {read}")
@@ -318,6 +318,9 @@ def writes_path(op: Operator, inplace: bool) -> list[str]:
     if op.check is not None:
         lines.append(f"        c = CHECK({args})")
         lines.append(f"        if c is not None: {args}, = c")
+    if inplace:
+        for i, p in enumerate(tensors[1:], 1):
+            lines.append(f"        {f'if a{i}.__class__ is ND: ' if p.kind == 'operand' else ''}OVERLAP(a0, a{i}, {op.name + '_'!r})")
     rest = args.split(", ", 1)[1]
     new = "a0" if inplace else "new_array"
     if not inplace:
