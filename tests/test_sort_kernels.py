@@ -16,7 +16,7 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(t) for t in (np.float16, np.float32, np.float64)] + [BF16]
 INTEGERS = [np.dtype(k + s) for k in "iu" for s in "1248"] + [np.dtype(bool)]
 DTYPES = FLOATS + INTEGERS
-SHAPES = [(1,), (5,), (64,), (65,), (700,), (3, 7), (7, 65), (130, 3), (2, 100, 3), (0, 4), (4, 0), (300, 70)]
+SHAPES = [(1,), (5,), (64,), (65,), (700,), (3, 7), (7, 65), (130, 3), (2, 100, 3), (0, 4), (4, 0), (300, 70), (2, 9, 130), (3, 5, 64)]
 SPECIAL = (np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf)
 
 
@@ -114,6 +114,36 @@ def test_medians(dtype):
                 agree(kernels.pick(x, dim, 0, 1), x, np.take_along_axis(order, np.where(nans, good, (n - 1) // 2), dim), dim)
                 skipping = np.where(good, (good - 1) // 2, 0)
                 agree(kernels.pick(x, dim, 0, 2), x, np.take_along_axis(order, skipping, dim), dim)
+
+
+@pytest.mark.parametrize("dtype", [t for t in DTYPES if t != BF16], ids=str)
+@pytest.mark.parametrize("shape", [(40, 300), (3, 20, 260), (1, 257), (30, 256)], ids=str)
+def test_extremes_where_nan_wins(dtype, shape):
+    for seed in (0, 1):
+        x = made(dtype, shape, seed)
+        for dim in range(x.ndim):
+            agree(kernels.first(x, dim, True, 1, False), x, np.argmax(x, dim, keepdims=True), dim)
+            agree(kernels.first(x, dim, False, 1, True), x, np.argmin(x, dim, keepdims=True), dim)
+            t = rushlight.from_numpy(x)
+            if dtype.kind != "b" and dtype.itemsize > 2:
+                np.testing.assert_array_equal(t.argmax(dim).numpy(), np.argmax(x, dim))
+                np.testing.assert_array_equal(t.min(dim).indices.numpy(), np.argmin(x, dim))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_unique(dtype):
+    x = made(dtype, (7, 90), 0)
+    v, i, c = rushlight.unique(rushlight.from_numpy(x.astype(np.float32)).to(rushlight.bfloat16) if dtype == BF16 else rushlight.from_numpy(x),
+                               return_inverse=True, return_counts=True)
+    v = v.float().numpy() if dtype == BF16 else v.numpy()
+    wide = x.astype(np.float32) if dtype == BF16 else x
+    want, inverse, counts = np.unique(wide, return_inverse=True, return_counts=True, equal_nan=False)
+    np.testing.assert_array_equal(v, want)
+    np.testing.assert_array_equal(c.numpy(), counts)
+    there = np.isnan(wide) if dtype.kind in "fV" else np.zeros(x.shape, bool)
+    np.testing.assert_array_equal(i.numpy()[~there], inverse.reshape(x.shape)[~there])
+    assert sorted(i.numpy()[there].tolist()) == list(range(len(want) - there.sum(), len(want)))       # each nan has a place
+    assert i.shape == x.shape
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32], ids=str)

@@ -294,6 +294,10 @@ def _arg(name: str, find: Any, input: np.ndarray, dim: int | None, keepdim: bool
     d = _one_dim(name, input, dim)
     if input.ndim == 0:
         return np.zeros((), np.int64)
+    if d < input.ndim - 1:                      # NumPy would turn the array first
+        made = order.first(input, d, find is np.argmax, 1, find is np.argmin, keepdim)
+        if made is not None:
+            return made[1]
     return np.asarray(find(input, axis=d, keepdims=keepdim), np.int64)
 
 
@@ -455,6 +459,10 @@ logsumexp.gradient(
 
 
 def _cum(ufunc: Any, input: np.ndarray, dim: int, dtype: Any) -> np.ndarray:
+    if dtype is None:
+        r = scans.again(ufunc, input, dim)
+        if r is not None:
+            return r
     d = D.of(input.dtype)
     to = dtype or (D.int64 if d.category <= D.INTEGER else d)
     if input.ndim == 0:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.cpu import order
 from ..core import dtype as D
 from ..core.tensor import Tensor as T
 from ..core.tensor import hooks, wrap
@@ -71,8 +72,21 @@ def unique(
             )
         v, i, c = np.unique(_computable(a), return_inverse=True, return_counts=True, axis=d)
         return _returned("unique", v.astype(a.dtype), i.reshape(-1), c, (return_inverse, return_counts))
-    v, i, c = np.unique(_computable(a), return_inverse=True, return_counts=True, equal_nan=False)
-    return _returned("unique", v.astype(a.dtype), i.reshape(a.shape), c, (return_inverse, return_counts))
+    flat = a.reshape(-1)
+    made = order.sort(flat, 0, False)
+    if made is None:
+        places = np.argsort(_computable(flat), kind="stable")
+        made = flat[places], places
+    v, places = made
+    new = np.ones(v.size, bool)
+    np.not_equal(v[1:], v[:-1], out=new[1:])    # every nan is a value of its own
+    if return_inverse:
+        i = np.empty(v.size, np.int64)
+        i[places] = np.cumsum(new) - 1
+    else:
+        i = places
+    c = np.diff(np.flatnonzero(np.append(new, True))) if return_counts else places
+    return _returned("unique", v[new], i.reshape(a.shape), c, (return_inverse, return_counts))
 
 
 @composite(method=True)

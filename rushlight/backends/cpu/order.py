@@ -18,6 +18,7 @@ __all__ = ["FEW", "first", "pick", "sort"]
 FEW = 32                        # up to so many, the first of a row are found without sorting it
 _SMALL = 512                    # elements for which no kernel is loaded
 _PIECES = 64                    # tasks of a call; fixed, so that the grid depends on sizes only
+_BLOCK = 4                      # order_kernels.BLOCK, which is not loaded before it is wanted
 _ALONE = 1 << 13                # elements that one thread orders faster than two
 _NAMES: dict[np.dtype, str | None] = {np.dtype(bool): "uint8"}
 _CODE: dict[tuple[str, np.dtype], int] = {}
@@ -49,6 +50,10 @@ def _run(kind: str, a: np.ndarray, dim: int, keep: int, scratch: int, flip: int,
          rule: int = 0, keepdim: bool = True) -> tuple[np.ndarray, np.ndarray] | None:
     """Call a kernel; `scratch` is how many entries a task has room for, twice. Without `keepdim`, `keep` is 1."""
     dtype, shape, size = a.dtype, a.shape, a.size
+    behind = shape[dim + 1:]
+    inner = math.prod(behind) if behind else 1
+    if kind == "top" and keep == 1 and inner > 1 and inner * dtype.itemsize >= _BLOCK * native.vector_bytes():
+        kind = "best"
     code = _CODE.get((kind, dtype)) or _code(kind, dtype, size)
     if not code:
         return None
@@ -57,20 +62,24 @@ def _run(kind: str, a: np.ndarray, dim: int, keep: int, scratch: int, flip: int,
         return None
     if not a.flags.c_contiguous:
         a = np.ascontiguousarray(a)
-    behind = shape[dim + 1:]
     to = (*shape[:dim], keep, *behind) if keepdim else shape[:dim] + behind
     empty = np.empty if size <= _ALONE else native.empty
     values, indices = empty(to, dtype), empty(to, _INT64)
     if not size or not keep:
         return values, indices
-    rows, inner = size // n, math.prod(behind) if behind else 1
+    rows = size // n
     pieces = min(rows, _PIECES) if size > _ALONE else 1
     half = max(scratch * (16 if dtype.itemsize == 8 else 8), 512)
     room = empty((2 * pieces * half,), _BYTE)
     address = native.address
     table = np.array((address(a), address(values), address(indices), n, keep, inner, address(room), half, rows, pieces,
                       flip, nan, place, rule), _INT64)
-    native.parallel_call(code, address(table), pieces, 1)
+    if kind == "best":
+        width = _BLOCK * native.lanes(dtype.itemsize)
+        table[9] = pieces = -(-inner // width)
+        native.parallel_call(code, address(table), rows // inner * pieces, max(1, _ALONE // (n * width)))
+    else:
+        native.parallel_call(code, address(table), pieces, 1)
     return values, indices
 
 

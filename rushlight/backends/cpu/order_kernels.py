@@ -9,6 +9,7 @@ two words for those of 64. Entries are distinct and order as a stable sort does.
   bytes that all elements share are passed over. Writes the first `keep` of each row.
 * `top`: the first few of a row by one look at every vector: what does not come before the last of those found so far is
   left out, others are put in their place.
+* `best`: the first one where rows lie side by side: vectors run across `BLOCK` of them, down from element to element.
 * `pick`: one place of the sorted row, by radix from the highest byte: only what shares the byte is looked at again.
 
 Tasks are `pieces` of the rows, each with two buffers of `half` bytes in the scratch memory. Row r lies at
@@ -25,9 +26,10 @@ from typing import Any
 from rushlight.backends.cpu import native
 from rushlight.backends.cpu.emit import Fn, Value, module
 
-__all__ = ["INFINITY", "SHORT", "WORDS", "library", "source"]
+__all__ = ["BLOCK", "INFINITY", "SHORT", "WORDS", "library", "source"]
 
 WORDS = "x values indices n keep inner scratch half rows pieces flip nan place rule".split()
+BLOCK = 4                       # vectors of rows side by side
 SHORT = 64                      # rows up to this length are sorted by counting
 # the bits of infinity: what is above them without the sign is nan
 INFINITY = {"float32": 0x7f800000, "float64": 0x7ff0000000000000, "float16": 0x7c00, "bfloat16": 0x7f80}
@@ -35,13 +37,13 @@ INFINITY = {"float32": 0x7f800000, "float64": 0x7ff0000000000000, "float16": 0x7
 
 @cache
 def library(kind: str, dtype: str) -> Any:
-    """`kind`: "sort", "top" or "pick"; `dtype`: a float's name of INFINITY, or an integer's."""
+    """`kind`: "sort", "top", "best" or "pick"; `dtype`: a float's name of INFINITY, or an integer's."""
     return native.build("order", source, kind, dtype, native.vector_bytes())
 
 
 def source(kind: str, dtype: str, vector_bytes: int) -> str:
     k = _Kernel(kind, dtype, vector_bytes)
-    {"sort": k.sort, "top": k.top, "pick": k.pick}[kind]()
+    {"sort": k.sort, "top": k.top, "best": k.best, "pick": k.pick}[kind]()
     return module([k.f], [], []) + "declare i64 @llvm.cttz.i64(i64, i1)\n"
 
 
@@ -295,6 +297,42 @@ class _Kernel:
                 consider(i)
             with f.range(0, self.keep) as i:
                 self.write(i, self.place(self.get(self.a, i)))
+
+    def best(self) -> None:
+        """Tasks are blocks of rows side by side, `pieces` of them to each outer index; the last may overlap its neighbour."""
+        f, lanes, t = self.f, self.lanes, self.type
+        v, vi, m, v64 = f"<{lanes} x {t}>", f"<{lanes} x i32>", f"<{lanes} x i1>", f"<{lanes} x i64>"
+        w = {name: f.word("%t", i) for i, name in enumerate(WORDS)}
+        n, self.inner = w["n"], w["inner"]
+        x, values, indices = (f.pointer("%t", WORDS.index(name)) for name in ("x", "values", "indices"))
+        flip, nan = (f.splat(t, lanes, w[a] if self.wide == 2 else f.op(f"trunc i64 {w[a]} to {t}")) for a in ("flip", "nan"))
+        width = BLOCK * lanes
+        with f.range("%begin", "%end") as task:
+            outer, block = f.udiv(task, w["pieces"]), f.urem(task, w["pieces"])
+            column = f.smin(f.mul(block, width), f.sub(self.inner, width))
+            base = f.add(f.mul(outer, f.mul(n, self.inner)), column)
+            to = f.add(f.mul(outer, self.inner), column)
+            found = [(f.var(v, "zeroinitializer"), f.var(vi, "zeroinitializer")) for _ in range(BLOCK)]
+
+            def keys(i: Value, b: int) -> str:
+                at = f.gep(t, x, f.add(f.add(base, f.mul(i, self.inner)), b * lanes))
+                return self.key(f.load(v, at, self.size), flip, nan, lanes)
+
+            for b, (key, _) in enumerate(found):
+                f.store(v, keys(0, b), key)
+            with f.range(1, n) as i:
+                here = f.splat("i32", lanes, f.op(f"trunc i64 {i} to i32"))
+                for b, (key, place) in enumerate(found):
+                    new, old = keys(i, b), f.load(v, key)
+                    better = f.op(f"icmp ult {v} {new}, {old}")
+                    f.store(v, f.op(f"select {m} {better}, {v} {new}, {v} {old}"), key)
+                    f.store(vi, f.op(f"select {m} {better}, {vi} {here}, {vi} {f.load(vi, place)}"), place)
+            for b, (_, place) in enumerate(found):
+                f.store(v64, f.op(f"zext {vi} {f.load(vi, place)} to {v64}"), f.gep("i64", indices, f.add(to, b * lanes)), 8)
+            with f.range(0, width) as c:
+                i = f.load("i64", f.gep("i64", indices, f.add(to, c)))
+                element = f.load(t, f.gep(t, x, f.add(f.add(base, c), f.mul(i, self.inner))))
+                f.store(t, element, f.gep(t, values, f.add(to, c)))
 
     # ---- one place
     def pick(self) -> None:
