@@ -31,6 +31,8 @@ def f(name: str) -> Any:
 
 
 def dim_of(a: Any, dim: int) -> int:
+    if dim.__class__ is int and -a.ndim <= dim < a.ndim:
+        return dim if dim >= 0 else dim + a.ndim
     return Geometry(a.shape, a.shape).dim(dim)
 
 
@@ -116,7 +118,15 @@ def _gather_gradient(grad, input_meta, dim, index, sparse_grad):
 gather.gradient(input=_gather_gradient)
 
 
+_checked: set = set()      # what _scatter_check has found right; it looks at shapes and dtypes only
+
+
 def _scatter_check(input, dim, index, src, reduce=None):
+    key = None
+    if src.__class__ is ndarray and input.__class__ is ndarray and index.__class__ is ndarray:
+        key = (input.shape, dim, index.shape, src.shape, input.dtype.num, index.dtype.num, src.dtype.num)
+        if key in _checked:
+            return
     d = dim_of(input, dim)
     if index.size == 0:
         return
@@ -134,6 +144,10 @@ def _scatter_check(input, dim, index, src, reduce=None):
                 f"dimension {d}" + (f" and to be no larger size than src {list(src.shape)}" if has else "")
             )
     check_index_dtype("scatter", index)
+    if key is not None:
+        if len(_checked) >= 4096:
+            _checked.clear()
+        _checked.add(key)
 
 
 def _scattered(kind: str, input: ndarray, dim: int, index: ndarray, src: Any) -> bool:
@@ -161,6 +175,8 @@ def _src_part(src: Any, index: ndarray, input: ndarray) -> Any:
 
 def _one(input: ndarray, index: ndarray, src: Any) -> tuple[ndarray, ndarray, Any]:
     """0-dim operands as vectors of one element, on the same memory."""
+    if input.ndim and index.ndim:
+        return input, index, src if getattr(src, "ndim", 0) else src.reshape(1) if src.__class__ is ndarray else src
     return (
         input.reshape(1) if input.ndim == 0 else input,
         index.reshape(1) if index.ndim == 0 else index,

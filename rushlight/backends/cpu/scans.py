@@ -70,10 +70,25 @@ def _native(kind: str, a: np.ndarray, d: int, single: bool = False) -> Any:
     return out
 
 
+def again(ufunc: np.ufunc, a: np.ndarray, dim: int) -> np.ndarray | None:
+    """`accumulate` by the plan of an earlier call, if there was one for this shape, dtype and dimension."""
+    plan = indexed._plans.get((ufunc, a.shape, dim, a.dtype.num))
+    if not plan or not a.flags.c_contiguous or not a.flags.aligned:
+        return None
+    out = empty(plan.shape, a.dtype)
+    plan(native.address(a), native.address(out), 0)
+    return out
+
+
 def accumulate(ufunc: np.ufunc, a: np.ndarray, d: int, single: bool = False) -> np.ndarray:
     """ufunc.accumulate (add or multiply) along `d`; with `single` float32 is accumulated in float32. C-contiguous."""
-    r = _native("add" if ufunc is np.add else "mul", a, d, single)
+    kind = "add" if ufunc is np.add else "mul"
+    r = _native(kind, a, d, single)
     if r is not None:
+        if not single:
+            plan = indexed._plans.get((kind, a.shape, d, a.dtype.num, False))
+            for dim in (d, d - a.ndim):
+                indexed.remember((ufunc, a.shape, dim, a.dtype.num), plan)
         return r
     x = a.astype(_F64) if a.dtype == _F32 and not single else a
     r = ufunc.accumulate(x, axis=d, dtype=x.dtype)
