@@ -33,6 +33,7 @@ _SHARES = 16             # tasks then
 
 _I64, _I32 = np.dtype(np.int64), np.dtype(np.int32)
 _COMBINED = {"f4": "float", "f8": "double", "i1": "i8", "u1": "i8", "i2": "i16", "i4": "i32", "i8": "i64"}
+_np_empty = np.empty
 _work: dict[Any, int] = {}
 _plans: dict[Any, Any] = {}
 
@@ -109,13 +110,13 @@ def _apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> b
     return True
 
 
-def _plan(kind: str, element: str, index: str, box: list[tuple[int, ...]], size: int, step: int, count: int,
+def _plan(kind: str, element: str, index: str, box: Any, size: int, step: int, count: int,
           shape: tuple[int, ...], itemsizes: tuple[int, int], apart: bool = True) -> Any:
     """`box`: (size, strides of table, index and other operand in bytes); `step`: the table's stride along the indexed dimension."""
     each, width = itemsizes
     if any(d[1] % each or d[2] % width or d[3] % each for d in box) or step % each:
         return False
-    box = _merged([(n, a // each, i // width, b // each) for n, a, i, b in box])    # type: ignore[misc]
+    box = _merged([(n, a // each, i // width, b // each) for n, a, i, b in box])
     if len(box) > 4:
         return False
     total = 1
@@ -135,7 +136,7 @@ def _plan(kind: str, element: str, index: str, box: list[tuple[int, ...]], size:
     else:
         cut = 3 if cut < 0 else cut + k
         extent = box[cut - k][0] if cut >= k else 1
-    box = [(1, 0, 0, 0)] * k + box    # type: ignore[assignment]
+    box = [(1, 0, 0, 0)] * k + box
     piece = -(-extent // pieces)
     tasks = -(-extent // piece)
     unit = box[3][2] == 1 and box[3][3] == 1
@@ -154,7 +155,7 @@ def gather(a: np.ndarray, index: np.ndarray, dim: int, check: Any) -> Any:
     `check(a, dim, index)` raises for what does not go together (not for the values of the index); its word is asked until there is a
     plan for these shapes."""
     key = (a.shape, a.strides, index.shape, index.strides, dim, a.itemsize, index.dtype.num)
-    plan = _plans.get(key)
+    plan: Any = _plans.get(key)
     if not plan:
         check(a, dim, index)
         if plan is False or not worth(("take", a.itemsize, index.itemsize), index.size):
@@ -170,15 +171,18 @@ def gather(a: np.ndarray, index: np.ndarray, dim: int, check: Any) -> Any:
         remember(key, plan)
     if plan is False:
         return None
-    out = empty(plan.shape, a.dtype)
     at = native.address
-    return False if plan(at(a), at(index), at(out)) else out
+    if plan.large:
+        out = empty(plan.shape, a.dtype)
+        return False if plan(at(a), at(index), at(out)) else out
+    out = _np_empty(plan.shape, a.dtype)
+    return False if plan.one(plan.address, at(a), at(index), at(out)) else out
 
 
 def select(a: np.ndarray, index: np.ndarray, dim: int, check: Any) -> Any:
     """a.take(index, dim), C-contiguous: the index may have any shape (0-dim as if it had one element). `check` as in `gather`."""
     key = (a.shape, a.strides, index.shape, index.strides, dim, a.itemsize, index.dtype.num, 0)
-    plan = _plans.get(key)
+    plan: Any = _plans.get(key)
     if not plan:
         check(a, dim, index)
         if plan is False or not a.ndim or not worth(("take", a.itemsize, index.itemsize), index.size * (a.size // max(a.shape[dim], 1))):
@@ -197,9 +201,12 @@ def select(a: np.ndarray, index: np.ndarray, dim: int, check: Any) -> Any:
         remember(key, plan)
     if plan is False:
         return None
-    out = empty(plan.shape, a.dtype)
     at = native.address
-    return False if plan(at(a), at(index), at(out)) else out
+    if plan.large:
+        out = empty(plan.shape, a.dtype)
+        return False if plan(at(a), at(index), at(out)) else out
+    out = _np_empty(plan.shape, a.dtype)
+    return False if plan.one(plan.address, at(a), at(index), at(out)) else out
 
 
 def _dense(shape: tuple[int, ...], itemsize: int) -> list[int]:
@@ -227,7 +234,7 @@ def _write(kind: str, a: np.ndarray, index: np.ndarray, d: int, b: np.ndarray, s
     if b.dtype != dtype:
         return None
     key = (kind, slices, a.shape, a.strides, index.shape, index.strides, d, strides, dtype.num, index.itemsize)
-    plan = _plans.get(key)
+    plan: Any = _plans.get(key)
     if plan is None:
         count = index.size * (a.size // max(a.shape[d], 1)) if slices else index.size
         if not worth((kind, dtype.num, index.itemsize), count):
