@@ -67,9 +67,9 @@ class Plan:
 
 
 @cache
-def _library(kind: str, element: str, index: str, unit: bool) -> Any:
+def _library(kind: str, element: str, index: str, unit: bool, walk: str) -> Any:
     from rushlight.backends.cpu import indexed_ir
-    return native.build("indexed", indexed_ir.indexed_source, kind, element, index, unit, native.vector_bytes())
+    return native.build("indexed", indexed_ir.indexed_source, kind, element, index, unit, walk, native.vector_bytes())
 
 
 def worth(key: Any, size: int) -> bool:
@@ -140,8 +140,9 @@ def _plan(kind: str, element: str, index: str, box: Any, size: int, step: int, c
     piece = -(-extent // pieces)
     tasks = -(-extent // piece)
     unit = box[3][2] == 1 and box[3][3] == 1
+    walk = "any" if not unit else "along" if step == each and box[3][1] == 0 else "across" if box[3][1] == 1 else "any"
     words = [d[j] for j in range(4) for d in box] + [cut, piece, size, step // each, tasks, count]
-    return Plan(_library(kind, element, index, unit), words, tasks, total >= LARGE, shape)
+    return Plan(_library(kind, element, index, unit, walk), words, tasks, total >= LARGE, shape)
 
 
 def _fits(a: np.ndarray, index: np.ndarray) -> bool:

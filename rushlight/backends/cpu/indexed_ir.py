@@ -30,10 +30,11 @@ def entry(tasks: int, bounds: bool = False) -> str:
                       "out:", "  %r = load i64, ptr %flag", "  ret i64 %r", "}"]) + "\n"
 
 
-def indexed_source(kind: str, element: str, index: str, unit: bool, vector_bytes: int) -> str:
+def indexed_source(kind: str, element: str, index: str, unit: bool, walk: str, vector_bytes: int) -> str:
     """`kind`: "take" (b = a[index]), "put" (a[index] = b), or what b is combined by with a[index]: "add", "mul", "max" or "min" (with
-    "u" before it for unsigned integers). `index`: "i64" or "i32". With `unit` index and b have stride 1 in the last dimension."""
-    f = _run(kind, element, index, unit, vector_bytes)
+    "u" before it for unsigned integers). `index`: "i64" or "i32". With `unit` index and b have stride 1 in the last dimension. `walk`: "along"
+    where the indexed dimension is the last one and the table's stride is 1, "across" where it is another one, "any"."""
+    f = _run(kind, element, index, unit, walk, vector_bytes)
     functions = [f.text()]
     if kind != "take":
         functions.append(_bounds(index, vector_bytes).text())
@@ -43,7 +44,7 @@ def indexed_source(kind: str, element: str, index: str, unit: bool, vector_bytes
                    f"declare i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1>)\n")
 
 
-def _run(kind: str, s: str, index: str, unit: bool, vector_bytes: int) -> Fn:
+def _run(kind: str, s: str, index: str, unit: bool, walk: str, vector_bytes: int) -> Fn:
     f = Fn("run", [("ptr", "t"), ("i64", "begin"), ("i64", "end")])
     plan, a, i, b = (f.pointer("%t", k) for k in range(4))
     g = {name: f.word(plan, k) for name, k in _AT.items()}
@@ -54,8 +55,10 @@ def _run(kind: str, s: str, index: str, unit: bool, vector_bytes: int) -> Fn:
     def at_cut(name: str) -> str:
         return f.load("i64", f.gep("i64", plan, f.add(g["cut"], _AT[name])))
 
+    known: dict[str, Value] = {"along": {"step": 1, "a3": 0}, "across": {"a3": 1}, "any": {}}[walk]    # type: ignore[assignment]
     by_value = f.icmp("eq", g["cut"], 4)        # a task has the slices of a range of the table
-    cut = [f.select(by_value, "i64", other, at_cut(x)) for x, other in zip(("n0", "a0", "i0", "b0"), (g["size"], 0, 0, 0), strict=True)]
+    others: list[Value] = [g["size"], 0, 0, 0]
+    cut = [f.select(by_value, "i64", other, at_cut(x)) for x, other in zip(("n0", "a0", "i0", "b0"), others, strict=True)]
     is_cut = [f.icmp("eq", g["cut"], k) for k in range(4)]
     with f.range("%begin", "%end") as task:
         lo = f.mul(task, g["piece"])
@@ -70,7 +73,7 @@ def _run(kind: str, s: str, index: str, unit: bool, vector_bytes: int) -> Fn:
                 for k, x in enumerate((x0, x1, x2)):
                     o = f.add(o, f.mul(x, g[f"{at}{k}"]))
                 rows.append(f.gep(type, base, o))
-            _row(f, kind, s, index, n[3], g, rows, i3, b3, mine, flag, vector_bytes)
+            _row(f, kind, s, index, n[3], {**g, **known}, rows, i3, b3, mine, flag, vector_bytes)
     return f
 
 
@@ -79,7 +82,7 @@ def _index(f: Fn, index: str, ptr: str) -> str:
     return k if index == "i64" else f.op(f"sext i32 {k} to i64")
 
 
-def _row(f: Fn, kind: str, s: str, index: str, n: Value, g: dict[str, str], rows: list[str], i3: Value, b3: Value, mine: tuple[str, str],
+def _row(f: Fn, kind: str, s: str, index: str, n: Value, g: dict[str, Value], rows: list[str], i3: Value, b3: Value, mine: tuple[str, str],
          flag: str, vector_bytes: int) -> None:
     a, i, b = rows
     takes = kind == "take"
@@ -87,7 +90,7 @@ def _row(f: Fn, kind: str, s: str, index: str, n: Value, g: dict[str, str], rows
 
     def move(k: str, j: Value) -> None:
         """The element j of the row; k is its index."""
-        p = f.gep(s, a, f.add(f.mul(k, g["step"]), f.mul(j, g["a3"])))
+        p = f.gep(s, a, f.add(f.mul(k, g["step"]), 0 if g["a3"] == 0 else f.mul(j, g["a3"])))
         q = f.gep(s, b, f.mul(j, b3))
         if takes:
             f.store(s, f.load(s, p, align), q, align)
