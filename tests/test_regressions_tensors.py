@@ -515,3 +515,28 @@ def test_writes_through_chains_of_views_beside_numpy(steps):
     np.testing.assert_array_equal(v.detach().numpy().shape, f.shape)
     (x * x).sum().backward()
     np.testing.assert_array_equal(leaf.grad.numpy(), 2 * a * factor**2)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+def test_second_derivatives_of_products_with_zeros(include_self):
+    # against the same products written out
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        n, m = rng.integers(1, 4), rng.integers(1, 7)
+        a, b, at = rng.integers(-2, 3, n).astype(float), rng.integers(-2, 3, m).astype(float), rng.integers(0, n, m)
+        weights = [torch.tensor(rng.standard_normal(k)) for k in (n, n, m)]
+        found = []
+        for written_out in (False, True):
+            x, s = torch.tensor(a, requires_grad=True), torch.tensor(b, requires_grad=True)
+            if written_out:
+                parts = [[s[k] for k in range(m) if at[k] == j] for j in range(n)]
+                y = torch.stack([torch.stack(([x[j]] if include_self or not p else []) + p).prod() for j, p in enumerate(parts)])
+            else:
+                y = x.scatter_reduce(0, torch.tensor(at), s, "prod", include_self=include_self)
+            first = torch.autograd.grad(y, [x, s], weights[0], create_graph=True, allow_unused=True, materialize_grads=True)
+            total = (first[0] * weights[1]).sum() + (first[1] * weights[2]).sum()
+            second = torch.autograd.grad(total, [x, s], allow_unused=True, materialize_grads=True) if total.requires_grad else [x * 0, s * 0]
+            found.append([*first, *second])
+        if max(np.bincount(at, b == 0, n) + (a == 0)) <= 2:
+            for got, want in zip(*found, strict=True):
+                np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), atol=1e-12)

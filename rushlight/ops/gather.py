@@ -312,21 +312,24 @@ def _reduce_gradient(grad, needs, input, dim, index, src, reduce, include_self, 
         n = n.clamp(min=1)
         gi, gs = grad / n, (grad / n).gather(dim, index)
     elif reduce == "prod":
-        # the product of the others: with one zero, what the product is without it; with several, nothing
+        # The product of the others. Zeros are taken out of it and kept apart, as numbers that are 0 but have a derivative: with one
+        # zero the others' products contain it, with two each zero's contains the other; with more it is 0 to second order.
+        none = f("zeros_like")
         one = f("ones_like")(input)
-        zero = (src == 0).to(src.dtype)
-        lead = (input == 0).to(input.dtype) if include_self else f("zeros_like")(input)
-        zeros = lead.scatter_add(dim, index, zero)
+        lead = (input == 0).to(input.dtype) if include_self else none(input)
+        zeros = lead.scatter_add(dim, index, (src == 0).to(src.dtype))
         start = f("where")(input == 0, one, input) if include_self else f("scatter")(input, dim, index, 1)
         rest = f("scatter_reduce")(start, dim, index, f("where")(src == 0, f("ones_like")(src), src), "prod")
-        whole = f("where")(zeros == 0, rest, f("zeros_like")(rest))
-        alone = f("where")(zeros == 1, rest, f("zeros_like")(rest))
-        gi = grad * f("where")(input == 0, alone, whole / f("where")(input == 0, one, input))
-        gs = grad.gather(dim, index) * f("where")(
-            src == 0,
-            alone.gather(dim, index),
-            whole.gather(dim, index) / f("where")(src == 0, f("ones_like")(src), src),
-        )
+        zero = f("where")(input == 0, input, none(input)) if include_self else none(input)
+        zero = zero.scatter_add(dim, index, f("where")(src == 0, src, none(src)))
+        whole = f("where")(zeros == 0, rest, f("where")(zeros == 1, rest * zero, none(rest)))
+
+        def others(x, zeros, rest, zero, whole):
+            alone = f("where")(zeros == 1, rest, f("where")(zeros == 2, rest * (zero - x), none(rest)))
+            return f("where")(x == 0, alone, whole / f("where")(x == 0, f("ones_like")(x), x))
+
+        gi = grad * others(input, zeros, rest, zero, whole)
+        gs = grad.gather(dim, index) * others(src, *[t.gather(dim, index) for t in (zeros, rest, zero, whole)])
     else:
         hit = (input == result).to(grad.dtype) if include_self else f("zeros_like")(input)
         picked = (src == result.gather(dim, index)).to(grad.dtype)
