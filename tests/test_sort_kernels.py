@@ -131,6 +131,22 @@ def test_extremes_where_nan_wins(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(9,), (5, 40), (70, 90), (4, 30, 3)], ids=str)
+def test_the_most_frequent(dtype, shape):
+    for seed in (0, 1):
+        x = made(dtype, shape, seed)
+        for dim in range(x.ndim):
+            v, i = kernels.mode(x, dim)
+            rows, places = np.moveaxis(x, dim, -1).reshape(-1, x.shape[dim]), np.moveaxis(i, dim, -1).reshape(-1)
+            for row, place in zip(rows.astype(np.float32) if dtype == BF16 else rows, places, strict=True):
+                values, counts = np.unique(row, return_counts=True, equal_nan=False)
+                want = values[np.argmax(counts)]           # the smallest of the most frequent
+                last = np.flatnonzero(row == want)
+                assert place == (last[-1] if len(last) else np.flatnonzero(np.isnan(row))[0])
+            agree((v, i), x, i, dim)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_unique(dtype):
     x = made(dtype, (7, 90), 0)
     v, i, c = rushlight.unique(rushlight.from_numpy(x.astype(np.float32)).to(rushlight.bfloat16) if dtype == BF16 else rushlight.from_numpy(x),
@@ -177,12 +193,13 @@ def test_results_without_kernels_are_equal(monkeypatch):
     calls = [lambda: x.sort(), lambda: x.sort(0, True), lambda: x.topk(3), lambda: x.topk(30, 0, largest=False), lambda: x.kthvalue(7),
              lambda: x.median(0), lambda: x.nanmedian(1, True), lambda: (x.median(), x.nanmedian()), lambda: x.argsort(0),
              lambda: x.max(1), lambda: x.max(0), lambda: x.min(1), lambda: x.min(0, True), lambda: x.to(rushlight.bfloat16).float().sort(),
-             lambda: (x.argmax(0), x.argmin(0)), lambda: x.unique(return_inverse=True, return_counts=True), lambda: x.long().mode(1)]
+             lambda: (x.argmax(0), x.argmin(0)), lambda: x.unique(return_inverse=True, return_counts=True), lambda: x.long().mode(1),
+             lambda: x.mode(0), lambda: x.mode(1, True)]
 
     def bits():
         return [[(tuple(r.shape), r.stride(), r.numpy().tobytes()) for r in (t if isinstance(t, tuple) else (t,))] for t in (c() for c in calls)]
     native_bits = bits()
-    monkeypatch.setattr(kernels, "_code", lambda *_: 0)
+    monkeypatch.setattr(kernels, "_code", lambda *_: None)
     monkeypatch.setattr(kernels, "_CODE", {})
     assert bits() == native_bits
 

@@ -44,7 +44,8 @@ def _quantile(name: str, skip: bool, input: Any, q: Any, dim: int | None, keepdi
         raise RuntimeError(
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    if isinstance(q, T):
+    given = isinstance(q, T)
+    if given:
         if q.dim() > 1:
             raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
         if q.dtype is not input.dtype:
@@ -53,21 +54,19 @@ def _quantile(name: str, skip: bool, input: Any, q: Any, dim: int | None, keepdi
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
         q = f("tensor")(q, dtype=input.dtype, device=input.device)
-    if not q.is_meta and bool(((q < 0) | (q > 1)).any().item()):
+    if given and not q.is_meta and bool(((q < 0) | (q > 1)).any().item()):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     (d,) = normalize_dims((dim,), input.dim(), name) or (0,) if dim is not None else (0,)
     x = input.reshape(-1) if dim is None or input.dim() == 0 else input.movedim(d, -1)
     x = f("sort")(x, -1)[0]
     n = x.shape[-1]
     points = q.reshape(-1)
-    bad = f("isnan")(x)
     if skip:
-        top = ((~bad).sum(-1, True) - 1).clamp(min=0).to(x.dtype)
+        top = ((~f("isnan")(x)).sum(-1, True) - 1).clamp(min=0).to(x.dtype)
         rank = points * top
     else:
-        rank = (points * (n - 1)).expand((*x.shape[:-1], points.numel()))
         # a row with nan gives nan: its last element is one
-        rank = f("where")(bad.any(-1, True), f("full_like")(rank, n - 1), rank)
+        rank = f("where")(f("isnan")(x.narrow(-1, n - 1, 1)), float(n - 1), points * (n - 1))
     if interpolation == "lower":
         rank = f("floor")(rank)
     elif interpolation == "higher":

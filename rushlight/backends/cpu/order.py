@@ -7,13 +7,16 @@ NumPy's stable argsort, bit for bit, for any number of threads.
 
 from __future__ import annotations
 
+import ctypes
 import math
+import struct
+from typing import Any
 
 import numpy as np
 
 from rushlight.backends.cpu import native
 
-__all__ = ["FEW", "first", "pick", "sort"]
+__all__ = ["FEW", "first", "mode", "pick", "sort"]
 
 FEW = 32                        # up to so many, the first of a row are found without sorting it
 _SMALL = 512                    # elements for which no kernel is loaded
@@ -21,34 +24,37 @@ _PIECES = 64                    # tasks of a call; fixed, so that the grid depen
 _BLOCK = 4                      # order_kernels.BLOCK, which is not loaded before it is wanted
 _ALONE = 1 << 13                # elements that one thread orders faster than two
 _NAMES: dict[np.dtype, str | None] = {np.dtype(bool): "uint8"}
-_CODE: dict[tuple[str, np.dtype], int] = {}
+_CODE: dict[tuple[str, np.dtype], tuple[int, Any] | None] = {}       # address, and the function for calls without the pool
+_words = struct.Struct("=3Q3qQ7q").pack
 _KINDS = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
           "uint64")
 _BYTE, _INT64 = np.dtype(np.uint8), np.dtype(np.int64)
 _EVERY = -1                     # all bits of a word
 
 
-def _code(kind: str, dtype: np.dtype, size: int) -> int:
-    """The kernel's address, or 0 where there is none."""
+def _code(kind: str, dtype: np.dtype, size: int) -> tuple[int, Any] | None:
+    """The kernel's address and function, or None where there is none."""
     code = _CODE.get((kind, dtype))
     if code is None:
         if dtype not in _NAMES:
             _NAMES[dtype] = dtype.name if dtype.name in _KINDS and dtype.isnative else None
         name = _NAMES[dtype]
         if name is None or not native.available():
-            code = 0
+            code = None
         elif size < _SMALL:
-            return 0
+            return None
         else:
             from rushlight.backends.cpu import order_kernels
-            code = order_kernels.library(kind, name).address(kind)
+            library = order_kernels.library(kind, name)
+            code = library.address(kind), library.function(kind, None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         _CODE[kind, dtype] = code
     return code
 
 
 def _run(kind: str, a: np.ndarray, dim: int, keep: int, scratch: int, flip: int, nan: int, place: int = 0,
-         rule: int = 0, keepdim: bool = True) -> tuple[np.ndarray, np.ndarray] | None:
-    """Call a kernel; `scratch` is how many entries a task has room for, twice. Without `keepdim`, `keep` is 1."""
+         rule: int = 0, keepdim: bool = True, places: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
+    """Call a kernel; `scratch` is how many entries a task has room for, twice. Without `keepdim`, `keep` is 1. With
+    `places` these are the scratch memory of all tasks."""
     dtype, shape, size = a.dtype, a.shape, a.size
     behind = shape[dim + 1:]
     inner = math.prod(behind) if behind else 1
@@ -69,17 +75,21 @@ def _run(kind: str, a: np.ndarray, dim: int, keep: int, scratch: int, flip: int,
         return values, indices
     rows = size // n
     pieces = min(rows, _PIECES) if size > _ALONE else 1
-    half = max(scratch * (16 if dtype.itemsize == 8 else 8), 512)
-    room = empty((2 * pieces * half,), _BYTE)
+    half = max(scratch * (16 if dtype.itemsize == 8 else 8), 512) if places is None else 0
+    room = empty((2 * pieces * half,), _BYTE) if places is None else places
     address = native.address
-    table = np.array((address(a), address(values), address(indices), n, keep, inner, address(room), half, rows, pieces,
-                      flip, nan, place, rule), _INT64)
+    tasks, grain = pieces, 1
     if kind == "best":
         width = _BLOCK * native.lanes(dtype.itemsize)
-        table[9] = pieces = -(-inner // width)
-        native.parallel_call(code, address(table), rows // inner * pieces, max(1, _ALONE // (n * width)))
+        pieces = -(-inner // width)
+        tasks, grain = rows // inner * pieces, max(1, _ALONE // (n * width))
+    table = _words(address(a), address(values), address(indices), n, keep, inner, address(room), half, rows, pieces, flip, nan,
+                   place, rule)
+    if tasks <= grain:
+        code[1](table, 0, tasks)
     else:
-        native.parallel_call(code, address(table), pieces, 1)
+        words = ctypes.create_string_buffer(table, len(table))
+        native.parallel_call(code[0], ctypes.addressof(words), tasks, grain)
     return values, indices
 
 
@@ -104,3 +114,11 @@ def pick(a: np.ndarray, dim: int, place: int, rule: int = 0,
     """The element at `place` in the order along `dim`, whose size becomes 1 or which goes. With `rule` 1 the median, the lower of two,
     of the nans the first if there is one; with 2 the median of what is not nan."""
     return _run("pick", a, dim, 1, a.shape[dim], 0, _EVERY, place, rule, keepdim)
+
+
+def mode(a: np.ndarray, dim: int, keepdim: bool = True) -> tuple[np.ndarray, np.ndarray] | None:
+    """The most frequent element along `dim`, the smallest of several, at its last place."""
+    if a.size < _SMALL and ("mode", a.dtype) not in _CODE:
+        return None
+    made = sort(a, dim, False)
+    return made and _run("mode", made[0], dim, 1, 0, 0, _EVERY, 0, 0, keepdim, made[1])

@@ -11,6 +11,7 @@ two words for those of 64. Entries are distinct and order as a stable sort does.
   left out, others are put in their place.
 * `best`: the first one where rows lie side by side: vectors run across `BLOCK` of them, down from element to element.
 * `pick`: one place of the sorted row, by radix from the highest byte: only what shares the byte is looked at again.
+* `mode`: of sorted rows, whose places are the scratch memory, the end of the first of the longest runs.
 
 Tasks are `pieces` of the rows, each with two buffers of `half` bytes in the scratch memory. Row r lies at
 (r // inner) * n * inner + r % inner, its elements `inner` apart.
@@ -37,13 +38,13 @@ INFINITY = {"float32": 0x7f800000, "float64": 0x7ff0000000000000, "float16": 0x7
 
 @cache
 def library(kind: str, dtype: str) -> Any:
-    """`kind`: "sort", "top", "best" or "pick"; `dtype`: a float's name of INFINITY, or an integer's."""
+    """`kind`: "sort", "top", "best", "pick" or "mode"; `dtype`: a float's name of INFINITY, or an integer's."""
     return native.build("order", source, kind, dtype, native.vector_bytes())
 
 
 def source(kind: str, dtype: str, vector_bytes: int) -> str:
     k = _Kernel(kind, dtype, vector_bytes)
-    {"sort": k.sort, "top": k.top, "best": k.best, "pick": k.pick}[kind]()
+    {"sort": k.sort, "top": k.top, "best": k.best, "pick": k.pick, "mode": k.mode}[kind]()
     return module([k.f], [], []) + "declare i64 @llvm.cttz.i64(i64, i1)\n"
 
 
@@ -125,7 +126,7 @@ class _Kernel:
                 outer, column = f.udiv(r, self.inner), f.urem(r, self.inner)
                 at = f.add(f.mul(outer, f.mul(self.n, self.inner)), column)
                 to = f.add(f.mul(outer, f.mul(self.keep, self.inner)), column)
-                self.x = f.gep(self.type, x, at)
+                self.at, self.x = at, f.gep(self.type, x, at)
                 self.values, self.indices = f.gep(self.type, values, to), f.gep("i64", indices, to)
                 yield r
 
@@ -376,6 +377,27 @@ class _Kernel:
                 self._by_counting(write)
             with f.when(long):
                 self._narrow(place)
+
+    def mode(self) -> None:
+        f = self.f
+        with self.rows():
+            places = f.gep("i64", self.a, self.at)
+            run, longest, end, last = f.var("i64", 0), f.var("i64", 0), f.var("i64", 0), f.var(self.type, 0)
+            with f.range(0, self.n) as i:
+                key = self.key(self.element(i), self.flip, self.nan)
+                same = f.icmp("eq", key, f.load(self.type, last), self.type)
+                if self.dtype in INFINITY:                # every nan is a value of its own
+                    same = f.op(f"and i1 {same}, {f.icmp('ne', key, self.nan, self.type)}")
+                length = f.add(f.select(same, "i64", f.load("i64", run), 0), 1)
+                f.store("i64", length, run)
+                f.store(self.type, key, last)
+                old = f.load("i64", longest)
+                longer = f.icmp("sgt", length, old)
+                f.store("i64", f.select(longer, "i64", length, old), longest)
+                f.store("i64", f.select(longer, "i64", i, f.load("i64", end)), end)
+            at = f.load("i64", end)
+            f.store(self.type, self.element(at), self.values)
+            f.store("i64", f.load("i64", f.gep("i64", places, f.mul(at, self.inner))), self.indices)
 
     def _narrow(self, place: str) -> None:
         """From byte to byte, what may be at `place`; the highest is counted already."""
