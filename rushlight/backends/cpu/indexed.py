@@ -31,6 +31,8 @@ _LINE = 64               # elements of a task at least, along the last dimension
 _ROW = 32                # elements of a slice from which every task may look at the whole index
 _SHARES = 16             # tasks then
 
+_SHORT = 512             # bytes of a row up to which there is code for that size
+
 _I64, _I32 = np.dtype(np.int64), np.dtype(np.int32)
 _COMBINED = {"f4": "float", "f8": "double", "i1": "i8", "u1": "i8", "i2": "i16", "i4": "i32", "i8": "i64"}
 _np_empty = np.empty
@@ -141,6 +143,8 @@ def _plan(kind: str, element: str, index: str, box: Any, size: int, step: int, c
     tasks = -(-extent // piece)
     unit = box[3][2] == 1 and box[3][3] == 1
     walk = "any" if not unit else "along" if step == each and box[3][1] == 0 else "across" if box[3][1] == 1 else "any"
+    if kind in ("take", "put") and cut != 3 and box[3][1:] == (1, 0, 1) and box[3][0] * each <= _SHORT:
+        walk = f"row{box[3][0] * each}"
     words = [d[j] for j in range(4) for d in box] + [cut, piece, size, step // each, tasks, count]
     return Plan(_library(kind, element, index, unit, walk), words, tasks, total >= LARGE, shape)
 

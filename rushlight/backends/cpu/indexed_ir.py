@@ -33,7 +33,8 @@ def entry(tasks: int, bounds: bool = False) -> str:
 def indexed_source(kind: str, element: str, index: str, unit: bool, walk: str, vector_bytes: int) -> str:
     """`kind`: "take" (b = a[index]), "put" (a[index] = b), or what b is combined by with a[index]: "add", "mul", "max" or "min" (with
     "u" before it for unsigned integers). `index`: "i64" or "i32". With `unit` index and b have stride 1 in the last dimension. `walk`: "along"
-    where the indexed dimension is the last one and the table's stride is 1, "across" where it is another one, "any"."""
+    where the indexed dimension is the last one and the table's stride is 1, "across" where it is another one; "row N" for short rows of N bytes
+    that lie together and have one index each; else "any"."""
     f = _run(kind, element, index, unit, walk, vector_bytes)
     functions = [f.text()]
     if kind != "take":
@@ -55,7 +56,7 @@ def _run(kind: str, s: str, index: str, unit: bool, walk: str, vector_bytes: int
     def at_cut(name: str) -> str:
         return f.load("i64", f.gep("i64", plan, f.add(g["cut"], _AT[name])))
 
-    known: dict[str, Value] = {"along": {"step": 1, "a3": 0}, "across": {"a3": 1}, "any": {}}[walk]    # type: ignore[assignment]
+    known: dict[str, Value] = {"along": {"step": 1, "a3": 0}, "across": {"a3": 1}}.get(walk, {})    # type: ignore[assignment]
     by_value = f.icmp("eq", g["cut"], 4)        # a task has the slices of a range of the table
     others: list[Value] = [g["size"], 0, 0, 0]
     cut = [f.select(by_value, "i64", other, at_cut(x)) for x, other in zip(("n0", "a0", "i0", "b0"), others, strict=True)]
@@ -73,7 +74,10 @@ def _run(kind: str, s: str, index: str, unit: bool, walk: str, vector_bytes: int
                 for k, x in enumerate((x0, x1, x2)):
                     o = f.add(o, f.mul(x, g[f"{at}{k}"]))
                 rows.append(f.gep(type, base, o))
-            _row(f, kind, s, index, n[3], {**g, **known}, rows, i3, b3, mine, flag, vector_bytes)
+            if walk.startswith("row"):
+                _whole_row(f, kind, s, index, int(walk[3:]), g, rows, mine, flag)
+            else:
+                _row(f, kind, s, index, n[3], {**g, **known}, rows, i3, b3, mine, flag, vector_bytes)
     return f
 
 
@@ -148,6 +152,21 @@ def _row(f: Fn, kind: str, s: str, index: str, n: Value, g: dict[str, Value], ro
                         move(k, j)
             with f.when(f.op(f"xor i1 {dense}, true")), f.range(0, n) as j:
                 move(k, j)
+
+
+def _whole_row(f: Fn, kind: str, s: str, index: str, size: int, g: dict[str, str], rows: list[str], mine: tuple[str, str], flag: str) -> None:
+    """One index, and a row of a size that the code knows."""
+    a, i, b = rows
+    k = _index(f, index, i)
+    takes = kind == "take"
+    ok = f.icmp("ult", k, g["size"]) if takes else f.op(f"and i1 {f.icmp('sge', k, mine[0])}, {f.icmp('slt', k, mine[1])}")
+    with f.when(ok):
+        p = f.gep(s, a, f.mul(k, g["step"]))
+        to, of = (b, p) if takes else (p, b)
+        f.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {of}, i64 {size}, i1 false)")
+    if takes:
+        with f.when(f.op(f"xor i1 {ok}, true")):
+            f.store("i64", 1, flag)
 
 
 def _combined(f: Fn, kind: str, type: str, old: object, new: str) -> str:
