@@ -213,6 +213,11 @@ def test_rows_without_elements_and_tensors_without_dimensions():
     assert [r.item() for r in rushlight.tensor(2.5).topk(1)] == [2.5, 0]
 
 
+def test_limits_are_the_kernels():
+    from rushlight.backends.cpu import order_kernels as made_with
+    assert (kernels.FEW, kernels._BLOCK, kernels._SHORT) == (made_with.FEW, made_with.BLOCK, made_with.SHORT)
+
+
 def test_float8_orders_as_float32():
     x = rushlight.tensor([1.5, -2.0, 0.5, -2.0]).to(rushlight.float8_e4m3fn)
     v, i = x.sort()

@@ -406,6 +406,8 @@ def _extreme(
 def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
     """The largest element; with `dim`, (values, indices) along it; with another tensor, the elementwise maximum. nan
     wins."""
+    if dim.__class__ is int and other is None:
+        return _max_dim.function(input, dim, keepdim)
     return _extreme("max", _max_all, _max_dim, "maximum", input, dim, keepdim, other)
 
 
@@ -413,6 +415,8 @@ def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *
 def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
     """The smallest element; with `dim`, (values, indices) along it; with another tensor, the elementwise minimum. nan
     wins."""
+    if dim.__class__ is int and other is None:
+        return _min_dim.function(input, dim, keepdim)
     return _extreme("min", _min_all, _min_dim, "minimum", input, dim, keepdim, other)
 
 

@@ -21,7 +21,7 @@ __all__ = ["FEW", "first", "mode", "pick", "sort"]
 FEW = 32                        # up to so many, the first of a row are found without sorting it
 _SMALL = 512                    # elements for which no kernel is loaded
 _PIECES = 64                    # tasks of a call; fixed, so that the grid depends on sizes only
-_BLOCK = 4                      # order_kernels.BLOCK, which is not loaded before it is wanted
+_BLOCK, _SHORT = 4, 64          # order_kernels.BLOCK and SHORT, which are not loaded before they are wanted
 _ALONE = 1 << 13                # elements that one thread orders faster than two
 _NAMES: dict[np.dtype, str | None] = {np.dtype(bool): "uint8"}
 _CODE: dict[tuple[str, np.dtype], tuple[int, Any] | None] = {}       # address, and the function for calls without the pool
@@ -53,7 +53,7 @@ def _code(kind: str, dtype: np.dtype, size: int) -> tuple[int, Any] | None:
 
 def _run(kind: str, a: np.ndarray, dim: int, keep: int, scratch: int, flip: int, nan: int, place: int = 0,
          rule: int = 0, keepdim: bool = True, places: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Call a kernel; `scratch` is how many entries a task has room for, twice. Without `keepdim`, `keep` is 1. With
+    """Call a kernel; `scratch` is how many entries a task has room for, twice (if more than _SHORT). Without `keepdim`, `keep` is 1. With
     `places` these are the scratch memory of all tasks."""
     dtype, shape, size = a.dtype, a.shape, a.size
     behind = shape[dim + 1:]
@@ -75,15 +75,19 @@ def _run(kind: str, a: np.ndarray, dim: int, keep: int, scratch: int, flip: int,
         return values, indices
     rows = size // n
     pieces = min(rows, _PIECES) if size > _ALONE else 1
-    half = max(scratch * (16 if dtype.itemsize == 8 else 8), 512) if places is None else 0
-    room = empty((2 * pieces * half,), _BYTE) if places is None else places
     address = native.address
+    half = room = 0
+    if scratch > _SHORT:
+        half = scratch * (16 if dtype.itemsize == 8 else 8)
+        places = empty((2 * pieces * half,), _BYTE)
+    if places is not None:
+        room = address(places)
     tasks, grain = pieces, 1
     if kind == "best":
         width = _BLOCK * native.lanes(dtype.itemsize)
         pieces = -(-inner // width)
         tasks, grain = rows // inner * pieces, max(1, _ALONE // (n * width))
-    table = _words(address(a), address(values), address(indices), n, keep, inner, address(room), half, rows, pieces, flip, nan,
+    table = _words(address(a), address(values), address(indices), n, keep, inner, room, half, rows, pieces, flip, nan,
                    place, rule)
     if tasks <= grain:
         code[1](table, 0, tasks)
@@ -105,7 +109,7 @@ def first(a: np.ndarray, dim: int, largest: bool, k: int, least_nan: bool = Fals
     and no `dim` any more."""
     flip, nan = _EVERY if largest else 0, 0 if least_nan else _EVERY
     if k <= FEW and (k == 1 or k * 4 <= a.shape[dim]):
-        return _run("top", a, dim, k, k, flip, nan, 0, 0, keepdim)
+        return _run("top", a, dim, k, 0, flip, nan, 0, 0, keepdim)
     return _run("sort", a, dim, k, a.shape[dim], flip, nan)
 
 

@@ -13,7 +13,8 @@ two words for those of 64. Entries are distinct and order as a stable sort does.
 * `pick`: one place of the sorted row, by radix from the highest byte: only what shares the byte is looked at again.
 * `mode`: of sorted rows, whose places are the scratch memory, the end of the first of the longest runs.
 
-Tasks are `pieces` of the rows, each with two buffers of `half` bytes in the scratch memory. Row r lies at
+Tasks are `pieces` of the rows, each with two buffers of `half` bytes in the scratch memory, for `sort` and `pick` of rows
+that are not short. Row r lies at
 (r // inner) * n * inner + r % inner, its elements `inner` apart.
 """
 
@@ -27,10 +28,11 @@ from typing import Any
 from rushlight.backends.cpu import native
 from rushlight.backends.cpu.emit import Fn, Value, module
 
-__all__ = ["BLOCK", "INFINITY", "SHORT", "WORDS", "library", "source"]
+__all__ = ["BLOCK", "FEW", "INFINITY", "SHORT", "WORDS", "library", "source"]
 
 WORDS = "x values indices n keep inner scratch half rows pieces flip nan place rule".split()
 BLOCK = 4                       # vectors of rows side by side
+FEW = 32                        # the most that `top` finds
 SHORT = 64                      # rows up to this length are sorted by counting
 # the bits of infinity: what is above them without the sign is nan
 INFINITY = {"float32": 0x7f800000, "float64": 0x7ff0000000000000, "float16": 0x7c00, "bfloat16": 0x7f80}
@@ -161,24 +163,26 @@ class _Kernel:
     def _fill(self, note: Callable[[str], None] | None = None) -> None:
         """The first words of a row's entries; `note` sees each key."""
         f = self.f
+        f.entry.append(f"  %words = alloca [{SHORT} x i64], align 64")
         with f.range(0, self.n) as i:
             key = self.key(self.element(i), self.flip, self.nan)
             if note is not None:
                 note(key)
-            f.store("i64", self.entry(key, i)[0], f.gep("i64", self.a, i))
+            f.store("i64", self.entry(key, i)[0], f.gep("i64", "%words", i))
 
     def _by_counting(self, use: Callable[[str, str], None]) -> None:
         """`use(rank, place)` for each element of a row whose entries' first words are made."""
         f, lanes = self.f, self.words_lanes
+        f.entry.append(f"  %ranks = alloca [{SHORT} x i64], align 64")
         v, m = f"<{lanes} x i64>", f"<{lanes} x i1>"
         block = [lanes * b for b in range(4)]             # SHORT is a multiple of all four
         steps = f"<{', '.join(f'i64 {i}' for i in range(lanes))}>"
         with f.range(0, self.n, 4 * lanes) as i:
-            mine = [f.load(v, f.gep("i64", self.a, f.add(i, b)), 8) for b in block]
+            mine = [f.load(v, f.gep("i64", "%words", f.add(i, b)), 8) for b in block]
             places = [f.op(f"add {v} {f.splat('i64', lanes, f.add(i, b))}, {steps}") for b in block]
             ranks = [f.var(v, "zeroinitializer") for _ in block]
             with f.range(0, self.n) as j:
-                other = f.splat("i64", lanes, f.load("i64", f.gep("i64", self.a, j)))
+                other = f.splat("i64", lanes, f.load("i64", f.gep("i64", "%words", j)))
                 for x, place, rank in zip(mine, places, ranks, strict=True):
                     before = f.op(f"icmp ult {v} {other}, {x}")
                     if self.wide == 2:                    # of equal keys the one at the lower place
@@ -187,9 +191,9 @@ class _Kernel:
                         before = f.op(f"or {m} {before}, {f.op(f'and {m} {equal}, {lower}')}")
                     f.store(v, f.op(f"add {v} {f.load(v, rank)}, {f.op(f'zext {m} {before} to {v}')}"), rank)
             for b, rank in zip(block, ranks, strict=True):
-                f.store(v, f.load(v, rank), f.gep("i64", self.b, f.add(i, b)), 8)
+                f.store(v, f.load(v, rank), f.gep("i64", "%ranks", f.add(i, b)), 8)
         with f.range(0, self.n) as i:
-            use(f.load("i64", f.gep("i64", self.b, i)), i)
+            use(f.load("i64", f.gep("i64", "%ranks", i)), i)
 
     def _count(self, at: Value) -> str:
         return self.f.gep("i32", "%count", at)
@@ -239,7 +243,9 @@ class _Kernel:
         f, lanes, t = self.f, self.lanes, self.type
         v = f"<{lanes} x {t}>"
         last = f.var(t, 0)
+        f.entry.append(f"  %few = alloca [{FEW * self.wide} x i64], align 64")
         with self.rows():
+            self.a = "%few"
             flips, nans = f.splat(t, lanes, self.flip), f.splat(t, lanes, self.nan)
 
             def insert(key: str, i: Value, found: Value) -> None:
