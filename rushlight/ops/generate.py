@@ -31,19 +31,8 @@ from ..backends.cpu import loops
 from ..core.errors import place, warn_once
 from ..core.tensor import MAYBE, Tensor, bump, inference, wrap
 from . import expr as E
+from . import paths
 from .declare import OLD_NAMES, REQUIRED, Gradient, Operator, Param
-from .paths import (
-    creation_path,
-    default_name,
-    direct_path,
-    floats_pass,
-    inplace_path,
-    list_path,
-    operands_path,
-    pointwise_path,
-    reduction_path,
-    writes_path,
-)
 
 __all__ = ["derive", "G", "quiet", "trace"]
 
@@ -227,8 +216,8 @@ def _signature(op: Operator, first: str | None = None, out: bool = True, flag: b
                 parts.append("*")
             star = True
         # what is required may come under an old name: the wrapper itself finds out what is missing
-        env[default_name(p)] = p.default
-        parts.append(f"{p.name}={default_name(p)}")
+        env[paths.default_name(p)] = p.default
+        parts.append(f"{p.name}={paths.default_name(p)}")
     if flag and op.inplace_argument:
         parts.append("inplace=False")
     if op.legacy and not star:
@@ -286,27 +275,24 @@ def _function(op: Operator, method: bool = False) -> Callable:
     lines += _prelude(op, False, method)
     plain = op.derived("plain")
     if plain is not None and plain.ok and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float", "bool", "real")) \
-            and floats_pass(op) and (plain.ufunc is not None or _evaluable(plain) and not plain.statics):
+            and paths.floats_pass(op) and (plain.ufunc is not None or _evaluable(plain) and not plain.statics):
         cond = ["out is None"] if op.has_out else []
-        cond += [f"{p.name} is {default_name(p)}" if plain.ufunc is not None else f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in plain.numbers]
-        cond += [f"{p.name} == {default_name(p)}" for p in plain.statics]
+        cond += [f"{p.name} is {paths.default_name(p)}" if plain.ufunc is not None else f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in plain.numbers]
+        cond += [f"{p.name} == {paths.default_name(p)}" for p in plain.statics]
         lines.append(f"    if {' and '.join(cond) or 'True'}:")
         loop = env["LOOP"] = plain.loop(op)
-        lines += pointwise_path(op, "input", "        ", plain, big=loop is not None)
+        lines += paths.pointwise_path(op, "input", "        ", plain, big=loop is not None)
         env["UF"] = plain.ufunc
         env["EV"] = _evaluator(plain)
     elif op.kind == "structural" or op.kind == "composite" and op.array is not None:
-        lines += list_path(op) or direct_path(op)
+        lines += paths.list_path(op) or paths.direct_path(op)
         env["ARRAY"], env["CHECK"], env["NAMED"] = op.array or op.body, op.check, execute._named
     elif op.kind == "pointwise":
-        more, more_env = operands_path(op)
+        more, more_env = paths.operands_path(op)
         lines += more
         env.update(more_env)
-    elif op.kind == "writes":
-        lines += writes_path(op, False)
-        env["BODY"], env["CHECK"] = op.body, op.check
-    elif op.kind in ("reduction", "creation"):
-        more, more_env = (reduction_path if op.kind == "reduction" else creation_path)(op)
+    elif op.kind in ("reduction", "creation", "writes"):
+        more, more_env = {"reduction": paths.reduction_path, "creation": paths.creation_path, "writes": paths.writes_path}[op.kind](op)
         lines += more
         env.update(more_env)
     elif op.kind == "composite":
@@ -361,15 +347,16 @@ def _inplace(op: Operator) -> Callable:
     sig, values, env = _signature(op, out=False, flag=False)
     lines = [f"def {op.name}_({sig}):", *_prelude(op, True)]
     plain = op.derived("plain")
-    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) in (1, 2) and (callable(op.result) or op.result in ("same", "float")) and floats_pass(op):
-        cond = [f"{p.name} is {default_name(p)}" for p in plain.numbers] + [f"{p.name} == {default_name(p)}" for p in plain.statics]
+    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) in (1, 2) \
+            and (callable(op.result) or op.result in ("same", "float")) and paths.floats_pass(op):
+        cond = [f"{p.name} is {paths.default_name(p)}" for p in plain.numbers] + [f"{p.name} == {paths.default_name(p)}" for p in plain.statics]
         lines.append(f"    if {' and '.join(cond) or 'True'}:")
         loop = env["LOOP"] = plain.loop(op)
-        lines += inplace_path(plain, "        ", big=loop is not None)
+        lines += paths.inplace_path(plain, "        ", big=loop is not None)
         env["UF"] = plain.ufunc
-    if op.kind == "writes":
-        lines += writes_path(op, True)
-        env["BODY"], env["CHECK"], env["OVERLAP"] = op.body, op.check, check_partial_overlap
+    more, more_env = paths.writes_path(op, check_partial_overlap)
+    lines += more
+    env.update(more_env)
     lines.append(f"    return RUN(OP, {values})")
     return make("\n".join(lines), op.name + "_", OP=op, RUN=run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, ABSENT=absent, MISSING=REQUIRED, **env)
 
@@ -380,15 +367,15 @@ def _dunder(op: Operator, record: list[str] | None = None) -> Callable:
     from . import execute
     plain = op.derived("plain")
     t = [p.name for p in op.params if p.kind in ("tensor", "operand")][:2]
-    env = {default_name(p): p.default for p in op.params if p.name not in t}
+    env = {paths.default_name(p): p.default for p in op.params if p.name not in t}
     lines = [f"def dunder({t[0]}, {t[1]}):"]
-    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and floats_pass(op):
+    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and paths.floats_pass(op):
         loop = env["LOOP"] = plain.loop(op)
-        path = pointwise_path(op, t[0], "    ", plain, dunder=True, big=loop is not None)
+        path = paths.pointwise_path(op, t[0], "    ", plain, dunder=True, big=loop is not None)
         call = next((i for i, line in enumerate(path) if "RECORD[0](t, " in line), None)
         if call is not None and record is not None:
             indent = path[call][:len(path[call]) - len(path[call].lstrip())]
-            others = [f"; {p.name} = {default_name(p)}" for p in op.params if p.name not in t]
+            others = [f"; {p.name} = {paths.default_name(p)}" for p in op.params if p.name not in t]
             path[call:call + 1] = [f"{indent}while rg:     # once", f"{indent}    t_ = t{''.join(others)}",
                                    *[indent + line.replace(": return", ": break").replace("place()", "place(2)") for line in record], f"{indent}    break"]
         lines += path
@@ -421,9 +408,9 @@ def _idunder(op: Operator) -> Callable:
     t = [p.name for p in op.params if p.kind in ("tensor", "operand")][:2]
     env: dict[str, Any] = {}
     lines = [f"def idunder({t[0]}, {t[1]}):"]
-    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and floats_pass(op) and (callable(op.result) or op.result in ("same", "float")):
+    if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and paths.floats_pass(op) and (callable(op.result) or op.result in ("same", "float")):
         loop = env["LOOP"] = plain.loop(op)
-        lines += inplace_path(plain, "    ", big=loop is not None)
+        lines += paths.inplace_path(plain, "    ", big=loop is not None)
         env["UF"] = plain.ufunc
     lines.append(f"    return F({t[0]}, {t[1]})")
     return make("\n".join(lines), "idunder", F=op.inplace_function, **env)

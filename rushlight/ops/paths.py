@@ -278,9 +278,9 @@ def direct_path(op: Operator) -> list[str]:
     return lines
 
 
-def writes_path(op: Operator, inplace: bool) -> list[str]:
-    """The way of a record that writes, on plain CPU arrays: straight to its body, on a copy or (where nothing is recorded) in place.
-    Nothing where the record needs more than that."""
+def writes_path(op: Operator, inplace: Callable | None = None) -> tuple[list[str], dict[str, Any]]:
+    """The way of a record that writes, on plain CPU arrays: straight to its body, on a copy or (where nothing is recorded) in place
+    (`inplace` is what refuses operands that overlap). Nothing where the record needs more than that."""
     tensors = [p for p in op.params if p.kind in ("tensor", "operand")]
     if (
         op.kind != "writes"
@@ -293,7 +293,8 @@ def writes_path(op: Operator, inplace: bool) -> list[str]:
         or any(p.kind not in ("tensor", "operand", "number", "plain") or p.annotation == "Any" for p in op.params)
         or op.params[0].kind != "tensor"
     ):
-        return []
+        return [], {}
+    env: dict[str, Any] = {"BODY": op.body, "CHECK": op.check, "OVERLAP": inplace}
     lines, oks, rgs = ["    try:"], [], []
     for i, p in enumerate(tensors):
         read = f"a{i} = {p.name}._a; rg{i} = {p.name}._rg; ok{i} = a{i}.__class__ is ND"
@@ -330,12 +331,12 @@ def writes_path(op: Operator, inplace: bool) -> list[str]:
     lines.append(f"        try: q(BODY, {new}, {rest})")
     lines.append("        finally: QUIETS.append(q)")
     if inplace:
-        return [*lines, f"        bump({op.params[0].name})", f"        return {op.params[0].name}"]
+        return [*lines, f"        bump({op.params[0].name})", f"        return {op.params[0].name}"], env
     lines.append("        t = new(Tensor); t._a = new_array; t._rg = False")
     lines.append("        t._node = t._grad = t._v = t._base = None")
     if has_gradient(op):
         lines.append(f"        if {' or '.join(rgs)}: RECORD[0](t, {', '.join(p.name for p in op.params)})")
-    return [*lines, "        return t"]
+    return [*lines, "        return t"], env
 
 
 def inplace_path(plain: Plain, indent: str, big: bool = False) -> list[str]:
