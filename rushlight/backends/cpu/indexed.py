@@ -40,6 +40,14 @@ _work: dict[Any, int] = {}
 _plans: dict[Any, Any] = {}
 
 
+@cache
+def _entries(library: Any) -> tuple[Any, int, int]:
+    """(`one` as a function, the addresses of `run` and `bounds`, 0 where there is none)."""
+    word = ctypes.c_size_t
+    return (library.function("one", word, word, word, word, word, gil=True), library.address("run"),
+            library.address("bounds") if "bounds" in library.symbols else 0)
+
+
 class Plan:
     """The fixed words of a loop, and the code that runs it."""
 
@@ -48,10 +56,7 @@ class Plan:
     def __init__(self, library: Any, words: list[int], tasks: int, large: bool, shape: tuple[int, ...]) -> None:
         self.keep = ctypes.create_string_buffer(pack(f"={len(words)}q", *words), 8 * len(words))
         self.address = ctypes.addressof(self.keep)
-        word = ctypes.c_size_t
-        self.one = library.function("one", word, word, word, word, word, gil=True)
-        self.run = library.address("run")
-        self.bounds = library.address("bounds") if "bounds" in library.symbols else 0
+        self.one, self.run, self.bounds = _entries(library)
         self.tasks, self.large, self.shape = tasks, large, shape
 
     def __call__(self, a: int, b: int, c: int) -> int:
