@@ -58,7 +58,8 @@ def _run(kind: str, a: np.ndarray, dim: int, keep: int, scratch: int, flip: int,
     dtype, shape, size = a.dtype, a.shape, a.size
     behind = shape[dim + 1:]
     inner = math.prod(behind) if behind else 1
-    if kind == "top" and keep == 1 and inner > 1 and inner * dtype.itemsize >= _BLOCK * native.vector_bytes():
+    if (kind == "top" and keep == 1 and inner > 1 and size >= _SMALL and native.available()
+            and inner * dtype.itemsize >= _BLOCK * native.vector_bytes()):
         kind = "best"
     code = _CODE.get((kind, dtype)) or _code(kind, dtype, size)
     if not code:
