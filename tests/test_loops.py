@@ -1,5 +1,7 @@
 """backends/cpu/loops.py: pointwise operators on big arrays give what NumPy gives, from their own loops."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -139,3 +141,22 @@ def test_sums_have_equal_bits_on_any_number_of_threads():
         torch.set_num_threads(before)
     for other in got[1:]:
         assert other[0] == got[0][0] and torch.equal(other[1], got[0][1]) and torch.equal(other[2], got[0][2])
+
+
+@pytest.mark.parametrize("write", [
+    lambda x: x.add_(1), lambda x: x.relu_(), lambda x: x.addcmul_(x.clone(), x.clone()), lambda x: x.normal_(), lambda x: x.zero_(),
+    lambda x: x.scatter_add_(0, torch.zeros(300, 300, dtype=torch.int64), torch.ones(300, 300)), lambda x: x.copy_(torch.zeros(300, 300).t()),
+    lambda x: x.index_add_(0, torch.arange(300), torch.ones(300, 300)), lambda x: torch.add(x, 1, out=x), lambda x: x.cumsum_(0)])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_read_only_memory_is_not_written_to_at_any_size(write, compiled):
+    f = torch.compile(write) if compiled else write
+    for _ in range(12):
+        f(torch.ones(300, 300))         # until native code does it
+    a = np.ones((300, 300), np.float32)
+    a.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = torch.from_numpy(a)
+    with pytest.raises(ValueError, match="read-only"):
+        f(x)
+    assert (a == 1).all()

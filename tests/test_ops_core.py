@@ -74,6 +74,48 @@ def test_out_must_not_overlap():
     assert torch.add(x, 1, out=x) is x and x.tolist() == [1, 2, 3, 4, 5, 6]
 
 
+def _divide_by_the_last(x):
+    x /= x[:, -1:]
+
+
+def _move_left(x):
+    x[:, :-1] = x[:, 1:]
+
+
+def _move_right(x):
+    x[:, 1:] = x[:, :-1]
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (300, 400)])
+@pytest.mark.parametrize("how", [torch.compile, lambda f: f], ids=["compiled", "eager"])
+@pytest.mark.parametrize("write, want", [
+    (_divide_by_the_last, lambda a: a / a[:, -1:]),
+    (_move_left, lambda a: np.concatenate([a[:, 1:], a[:, -1:]], 1)),
+    (_move_right, lambda a: np.concatenate([a[:, :1], a[:, :-1]], 1)),
+    (lambda x: x.addcmul_(x[:, :1], x[:, -1:]), lambda a: a + a[:, :1] * a[:, -1:]),
+    (lambda x: torch.sub(x, x[:, :1], out=x), lambda a: a - a[:, :1]),
+    (lambda x: x.scatter_(1, torch.zeros(x.shape[0], 1, dtype=torch.int64), x[:, 2:]), lambda a: np.concatenate([a[:, 2:3], a[:, 1:]], 1)),
+    (lambda x: x[:, ::2].mul_(x[0, 1]), lambda a: np.where(np.arange(a.shape[1]) % 2, a, a * a[0, 1])),
+])
+def test_an_operand_with_gaps_may_lie_in_what_is_written(shape, how, write, want):
+    # PyTorch refuses where both fill their memory; where one has gaps it goes on. The operand is read before the first write here
+    f = how(write)
+    for k in range(4):
+        a = np.random.default_rng(k).integers(1, 9, shape).astype(np.float32)
+        x = torch.tensor(a)
+        f(x)
+        np.testing.assert_array_equal(x.numpy(), want(a))
+
+
+def test_gradient_of_a_division_by_a_part_of_itself():
+    x = torch.arange(1.0, 7).reshape(2, 3).requires_grad_()
+    y = x * 1
+    y /= y[:, -1:]
+    y.sum().backward()
+    # d/dx_j sum_i x_i / x_2 = 1 / x_2, and 1 / x_2 - sum_i x_i / x_2^2 for the last
+    np.testing.assert_allclose(x.grad.numpy(), [[1 / 3, 1 / 3, 1 / 3 - 6 / 9], [1 / 6, 1 / 6, 1 / 6 - 15 / 36]], rtol=1e-6)
+
+
 # --- assignment ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("index", [0, -1, slice(1, 3), (slice(None), 1), (1, 2), (Ellipsis, 0), (None, 2)])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "float64"])

@@ -162,12 +162,12 @@ class Entry:
         return result
 
     def _apart(self, tensors: list[Tensor]) -> bool:
-        """Whether what is written to is no other argument's or gradient's memory."""
+        """Whether what is written to may be, and is no other argument's or gradient's memory."""
         mine = [_extent(t._a) for t in tensors]
         grads = [_extent(leaf._grad._a) for leaf, _, _ in self.grown if leaf._grad is not None and leaf._grad._a.__class__ is ndarray]
         all_ = mine + grads
         for k in self.stored:
-            if any(_meet(mine[k], x) for i, x in enumerate(all_) if i != k):
+            if not tensors[k]._a.flags.writeable or any(_meet(mine[k], x) for i, x in enumerate(all_) if i != k):
                 return False
         for x in self.stored_memory:
             if any(_meet(x, y) for y in all_):

@@ -142,14 +142,52 @@ def check_overlap(a: Any, name: str) -> None:
                            f"{[s // a.itemsize for s in a.strides]}).")
 
 
-def check_partial_overlap(a: ndarray, b: Any, name: str, apart: bool = False) -> None:
-    """RuntimeError if the written array and an operand share memory without being the same elements; with `apart`, if they share any."""
+def check_partial_overlap(a: ndarray, b: Any, name: str, apart: bool = False) -> bool:
+    """RuntimeError if the written array and an operand share memory without being the same elements; with `apart`, if they share any.
+
+    Where one of the two has gaps (`x /= x[:, -1:]`, `x[:, :-1] = x[:, 1:]`) they may share, as in PyTorch: then True, and the operand is
+    to be read before anything is written."""
     if b.__class__ is ndarray and (apart or b is not a) and (a is b or a.base is not None or b.base is not None) and (a is b or np.may_share_memory(a, b)):
         if not apart and a.shape == b.shape and a.strides == b.strides and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]:
-            return
-        if a is b or a.size and b.size and np.shares_memory(a, b, max_work=10000):
+            return False
+        if a is not b and not _sharing(a, b):
+            return False
+        if a is b or _without_gaps(a) and _without_gaps(b):
             raise RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
                                f"location. Please clone() the tensor before performing the operation ({name}).")
+        return True
+    return False
+
+
+def _sharing(a: ndarray, b: ndarray) -> bool:
+    if not a.size or not b.size:
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=10000)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _without_gaps(a: ndarray) -> bool:
+    """Whether the elements fill a piece of memory, each its own place, in any order of dimensions."""
+    if a.flags.forc:
+        return True
+    step = a.itemsize
+    for s, n in sorted((s, n) for s, n in zip(a.strides, a.shape, strict=True) if n != 1):
+        if s != step:
+            return False
+        step *= n
+    return True
+
+
+def _cloned(op: Operator, values: tuple) -> tuple:
+    """The arguments of an in-place operation, with clones of operands that share the memory that is written where they may."""
+    a, out = values[0]._a, list(values)
+    if a.__class__ is ndarray and op.kind != "view" and not op.inplace_view:
+        for i, v in enumerate(values[1:], 1):
+            if isinstance(v, Tensor) and (v._a.ndim or op.kind != "writes") and check_partial_overlap(a, v._a, op.name + "_"):
+                out[i] = v.clone()
+    return tuple(out)
 
 
 def check_writable(t: Tensor, name: str) -> bool:
@@ -206,7 +244,7 @@ def run_inplace(op: Operator, values: tuple) -> Tensor:
         from .sparse_rules import run_inplace as run_sparse_inplace
         return run_sparse_inplace(op, values)
     if capture[0] is not None:
-        return capture[0].call(op, values, True)
+        return capture[0].call(op, _cloned(op, values), True)
     return run_inplace_plain(op, values)
 
 
@@ -223,6 +261,8 @@ def run_inplace_plain(op: Operator, values: tuple) -> Tensor:
     a = t._a
     if op.kind == "view" or op.inplace_view:
         return _inplace_view(op, t, values)
+    if a.__class__ is ndarray and not a.flags.writeable:      # native code would write, or die of it
+        raise ValueError(f"{name}: the memory of this tensor is read-only, as the array was that it was made of; write to a clone() of it")
     if not op.expanded:
         check_overlap(a, name)
     others = values[1:]
@@ -242,19 +282,20 @@ def run_inplace_plain(op: Operator, values: tuple) -> Tensor:
             r = op.check(*arrays)
             if r is not None:
                 arrays = list(r)
-        for b in arrays[1:]:
-            if b.__class__ is ndarray and cpu and b.ndim:     # one value may be an element of what it fills
-                check_partial_overlap(a, b, name)
+        for i, b in enumerate(arrays[1:], 1):
+            if b.__class__ is ndarray and cpu and b.ndim and check_partial_overlap(a, b, name):     # one value may be an element of what it fills
+                arrays[i] = b.copy()
         if cpu:
             with np.errstate(all="ignore"):
                 op.body(a, *[b.copy() if b.__class__ is ndarray and not b.ndim else b for b in arrays[1:]])
     else:
         if a.__class__ is ndarray:
-            for v in values[1:]:
+            for i, v in enumerate(values[1:], 1):
                 if isinstance(v, Tensor):
                     if v._a.shape != a.shape and op.kind == "pointwise" and (shape := common_shape(a.shape, v._a.shape, name=op.name)) != a.shape:
                         raise RuntimeError(f"output with shape {list(a.shape)} doesn't match the broadcast shape {list(shape)}")
-                    check_partial_overlap(a, v._a, name)
+                    if check_partial_overlap(a, v._a, name):
+                        values = (*values[:i], wrap(v._a.copy()), *values[i + 1:])
         if op.kind == "pointwise" and a.size >= loops.BIG and a.__class__ is ndarray and _straight_inplace(op, a, values):
             r = None
         else:

@@ -310,7 +310,7 @@ def writes_path(op: Operator, inplace: Callable | None = None) -> tuple[list[str
     oks += [f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in op.params if p.kind == "number"]
     oks += [f"{p.name}.__class__ is int" for p in op.params if p.annotation == "int"]
     if inplace:
-        oks += [f"(PLAIN or not {op.params[0].name}.is_inference())", f"not (modes.grad and ({' or '.join(rgs)}))", "a0.flags.c_contiguous"]
+        oks += [f"(PLAIN or not {op.params[0].name}.is_inference())", f"not (modes.grad and ({' or '.join(rgs)}))", "a0.flags.carray"]
     lines.append(f"        ok = {' and '.join(oks)}")
     lines.append("    except AttributeError: ok = False")
     lines.append("    if ok and out is None:" if op.has_out and not inplace else "    if ok:")
@@ -321,7 +321,8 @@ def writes_path(op: Operator, inplace: Callable | None = None) -> tuple[list[str
         lines.append(f"        if c is not None: {args}, = c")
     if inplace:
         for i, p in enumerate(tensors[1:], 1):
-            lines.append(f"        {f'if a{i}.__class__ is ND: ' if p.kind == 'operand' else ''}OVERLAP(a0, a{i}, {op.name + '_'!r})")
+            test = f"a{i}.__class__ is ND and " if p.kind == "operand" else ""
+            lines.append(f"        if {test}OVERLAP(a0, a{i}, {op.name + '_'!r}): a{i} = a{i}.copy()")
     rest = args.split(", ", 1)[1]
     new = "a0" if inplace else "new_array"
     if not inplace:

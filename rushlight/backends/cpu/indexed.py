@@ -241,7 +241,7 @@ def write_slices(kind: str, a: np.ndarray, index: np.ndarray, d: int, b: np.ndar
 
 def _write(kind: str, a: np.ndarray, index: np.ndarray, d: int, b: np.ndarray, strides: tuple[int, ...], slices: bool) -> bool | None:
     dtype = a.dtype
-    if b.dtype != dtype:
+    if b.dtype != dtype or not a.flags.writeable:
         return None
     key = (kind, slices, a.shape, a.strides, index.shape, index.strides, d, strides, dtype.num, index.itemsize)
     plan: Any = _plans.get(key)

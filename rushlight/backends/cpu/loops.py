@@ -29,7 +29,7 @@ def pointwise(root: Any, names: list[str], vals: list[Any], shape: tuple[int, ..
     numbers = [n for n, v in zip(names, vals, strict=True) if v.__class__ is not np.ndarray]
     xs = [v for v in vals if v.__class__ is np.ndarray]
     ks = [v for v in vals if v.__class__ is not np.ndarray]
-    if numbers and compute.kind != "f" or any(isinstance(k, complex) for k in ks):
+    if out is not None and not out.flags.writeable or numbers and compute.kind != "f" or any(isinstance(k, complex) for k in ks):
         return None
     key = (root, tuple([x.dtype.num for x in xs]), result.num, tuple(numbers))
     f = _seen.get(key, 0)
@@ -103,8 +103,8 @@ class Direct:
             return None
         if out is None:
             out = empty(a.shape, spec.np_out)
-        elif k == 2 and 0 < abs(native.address(args[1]) - native.address(out)) < out.nbytes:
-            return None                 # the loop would read what it has written
+        elif not out.flags.writeable or k == 2 and 0 < abs(native.address(args[1]) - native.address(out)) < out.nbytes:
+            return None                 # NumPy refuses to write it; or the loop would read what it has written
         if len(args) == k:
             done = spec.fast(*args, out)
         else:
