@@ -83,12 +83,13 @@ class Direct:
     this order, and with an array for the result if there is one; None where the general path has to see to it.
     """
 
-    __slots__ = ("root", "tensors", "numbers", "logical", "work", "made")
+    __slots__ = ("root", "tensors", "numbers", "logical", "work", "made", "cost")
 
     def __init__(self, root: Any, tensors: list[str], numbers: list[str], logical: bool) -> None:
         self.root, self.tensors, self.numbers, self.logical = root, tensors, numbers, logical
         self.work: dict[tuple, int] = {}
         self.made: dict[tuple, Any] = {}
+        self.cost = 0                   # primitives for an element
 
     def __call__(self, *args: Any, out: np.ndarray | None = None) -> np.ndarray | None:
         a = args[0]
@@ -155,8 +156,10 @@ class Direct:
 
     def _worth(self, key: tuple, size: int) -> bool:
         """Whether the work done without a loop has become worth making it."""
-        from ...ops.expr import PRIMITIVES, postorder
-        n = self.work[key] = self.work.get(key, 0) + size * sum(1 for e in postorder(self.root) if e.op in PRIMITIVES)
+        if not self.cost:
+            from ...ops.expr import PRIMITIVES, postorder
+            self.cost = sum(1 for e in postorder(self.root) if e.op in PRIMITIVES)
+        n = self.work[key] = self.work.get(key, 0) + size * self.cost
         return n >= WORTH
 
     def _consider(self, key: tuple, a: np.ndarray, k: int) -> Any:
