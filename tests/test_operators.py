@@ -5,12 +5,15 @@ Derivatives: finite differences, first and second order. The rest are identities
 functional, out=, method = function, meta = real, compiled = eager.
 """
 
+import inspect
 import json
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ import rushlight as torch
 from rushlight.autograd import gradcheck, gradgradcheck
 from rushlight.compiler.compiled import compile_function
 from rushlight.ops import declare, execute, load
+from rushlight.ops.declare import Late
 from rushlight.ops.paths import has_gradient
 from rushlight.ops.samples import build, samples_of, specs
 
@@ -485,3 +489,41 @@ def test_regex_matches_the_names():
     pattern = re.compile(out)
     assert all(pattern.match(n + "|") for n in ("add", "nn.functional.conv2d", "linalg.inv"))
     assert not any(pattern.match(n) for n in ("no_such_operator|", "ad|", "addition|", "add"))
+
+
+METHODS = sorted(n for n, v in vars(torch.Tensor).items() if isinstance(v, Late))
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if n != "alias"])       # torch.alias is Rushlight's module
+def test_a_method_is_found_again_by_its_name(name):
+    method = getattr(torch.Tensor, name)
+    assert getattr(torch.Tensor, name) is method is inspect.getattr_static(torch.Tensor, name)
+    assert pickle.loads(pickle.dumps(method)) is method
+    bound = pickle.loads(pickle.dumps(getattr(torch.ones(2), name)))
+    assert bound.__func__ is method and bound.__self__.tolist() == [1, 1]
+
+
+def test_methods_can_be_replaced_before_and_after_they_recorded():
+    x = torch.ones(2, requires_grad=True)
+    for _ in range(2):
+        before = torch.Tensor.__sub__
+        with mock.patch.object(torch.Tensor, "__sub__", lambda a, b: "patched"):
+            assert x - x == "patched"
+        assert torch.Tensor.__sub__ is before and before.__name__ == "__sub__"
+        (x - 3).sum().backward()
+    assert x.grad.tolist() == [2, 2] and torch.Tensor.sub(x, 1).tolist() == [0, 0]
+    with mock.patch.object(torch.Tensor, "lgamma", autospec=True) as m:
+        x.lgamma()
+    assert m.call_count == 1 and x.lgamma().tolist() == [0, 0]
+
+
+def test_a_subclass_reaches_the_methods_that_it_overrides():
+    class Shifted(torch.Tensor):
+        def erf(self):
+            return super().erf() + 1
+
+        def __truediv__(self, other):
+            return super().__truediv__(other) * 2
+
+    x = torch.zeros(2).as_subclass(Shifted)
+    assert x.erf().tolist() == [1, 1] and (torch.ones(2).as_subclass(Shifted) / 2).tolist() == [1, 1]

@@ -285,6 +285,8 @@ class Late:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         f: Any = self.make()
+        if "<locals>" in f.__qualname__ or f.__name__ not in self.owner.__dict__:         # pickle is to find it again
+            f.__module__, f.__name__, f.__qualname__ = "rushlight", self.attr, f"Tensor.{self.attr}"
         if self.owner.__dict__.get(self.attr) is self:
             setattr(self.owner, self.attr, f)
         return f.__get__(instance, owner)

@@ -95,7 +95,9 @@ def derive(op: Operator, key: str) -> Any:
     if key == "function":
         return _finish(_function(op), op, op.name)
     if key == "method":
-        return _finish(_function(op, method=True), op, op.name)
+        f = _finish(_function(op, method=True), op, op.name)
+        f.__qualname__ = "Tensor." + op.name        # the function of this name is another
+        return f
     if key == "inplace":
         return _finish(_inplace(op), op, op.name + "_")
     if key == "dunder":
@@ -361,6 +363,10 @@ def _inplace(op: Operator) -> Callable:
     return make("\n".join(lines), op.name + "_", OP=op, RUN=run_inplace, OLD=old_names, LEGACY=legacy, SIZES=sizes, ABSENT=absent, MISSING=REQUIRED, **env)
 
 
+def _dunder_name(op: Operator, form: str = "") -> str:
+    return f"__{form}{(op.operator or op.name).split()[0]}__"
+
+
 def _dunder(op: Operator, record: list[str] | None = None) -> Callable:
     """`a + b`: the function with the defaults, or NotImplemented for foreign operands. The first call that records puts a form in its
     place that has the recording in it (`record`): a call less."""
@@ -368,7 +374,8 @@ def _dunder(op: Operator, record: list[str] | None = None) -> Callable:
     plain = op.derived("plain")
     t = [p.name for p in op.params if p.kind in ("tensor", "operand")][:2]
     env = {paths.default_name(p): p.default for p in op.params if p.name not in t}
-    lines = [f"def dunder({t[0]}, {t[1]}):"]
+    name = _dunder_name(op)
+    lines = [f"def {name}({t[0]}, {t[1]}):"]
     if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and paths.floats_pass(op):
         loop = env["LOOP"] = plain.loop(op)
         path = paths.pointwise_path(op, t[0], "    ", plain, dunder=True, big=loop is not None)
@@ -386,34 +393,37 @@ def _dunder(op: Operator, record: list[str] | None = None) -> Callable:
     def late(*args: Any) -> Any:
         cell[0] = op.derived("record")
         new = _dunder(op, _record_lines(op, False))
+        new.__module__, new.__qualname__ = made.__module__, made.__qualname__
         op._derived["dunder"] = new
         for name in [f"__{o}__" for o in (op.operator or "").split()]:
             if Tensor.__dict__.get(name) is made:
                 setattr(Tensor, name, new)
         return cell[0](*args)
     cell: list[Callable] = [op.derived("record") if record is not None else late]
-    made = make("\n".join(lines), "dunder", OP=op, BIN=execute.binary, RECORD=cell, NODE=op.derived("node") if record is not None else None, **env)
+    made = make("\n".join(lines), name, OP=op, BIN=execute.binary, RECORD=cell, NODE=op.derived("node") if record is not None else None, **env)
     return made
 
 
 def _rdunder(op: Operator) -> Callable:
     from . import execute
-    lines = ["def rdunder(self, other):", "    if not isinstance(self, Tensor): raise TypeError(f\"this method is a Tensor's, not one of '{type(self).__name__}'\")",
+    name = _dunder_name(op, "r")
+    lines = [f"def {name}(self, other):", "    if not isinstance(self, Tensor): raise TypeError(f\"this method is a Tensor's, not one of '{type(self).__name__}'\")",
              "    return BIN(OP, other, self)"]
-    return make("\n".join(lines), "rdunder", OP=op, BIN=execute.binary)
+    return make("\n".join(lines), name, OP=op, BIN=execute.binary)
 
 
 def _idunder(op: Operator) -> Callable:
     plain = op.derived("plain")
     t = [p.name for p in op.params if p.kind in ("tensor", "operand")][:2]
     env: dict[str, Any] = {}
-    lines = [f"def idunder({t[0]}, {t[1]}):"]
+    name = _dunder_name(op, "i")
+    lines = [f"def {name}({t[0]}, {t[1]}):"]
     if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and paths.floats_pass(op) and (callable(op.result) or op.result in ("same", "float")):
         loop = env["LOOP"] = plain.loop(op)
         lines += paths.inplace_path(plain, "    ", big=loop is not None)
         env["UF"] = plain.ufunc
     lines.append(f"    return F({t[0]}, {t[1]})")
-    return make("\n".join(lines), "idunder", F=op.inplace_function, **env)
+    return make("\n".join(lines), name, F=op.inplace_function, **env)
 
 
 def sizes(x: Any, name: str = "", arg: str = "size") -> tuple[int, ...]:
