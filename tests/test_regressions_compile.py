@@ -1123,3 +1123,22 @@ def test_a_narrow_linear_layer_rounds_once(dtype):
     want = (x.float() @ w.float().t() + b.float()).to(x.dtype)
     for _ in range(3):
         assert torch.equal(c(x), want)
+
+
+def test_capturing_asks_no_object_of_the_process_for_its_class():
+    class Odd:
+        asked = 0
+
+        @property
+        def __class__(self):
+            Odd.asked += 1
+            raise RuntimeError("computed")
+    keep = Odd()
+    c = compile_function(lambda x: (x * 2 + torch.zeros(3), HELD * x))
+    for i in range(3):
+        got = c(torch.ones(3) + i)
+        assert got[1].tolist() == [5.0 * (1 + i)] * 3
+    assert keep is not None and not Odd.asked
+
+
+HELD = torch.full((3,), 5.0)

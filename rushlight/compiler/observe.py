@@ -169,7 +169,7 @@ def observe(fn: Callable, c: Capture, updates: list[Update], tensors: list[Tenso
     c.known = {id(root_of(t._a)) for t in (*tensors, *walk.tensors, *state_tensors(walk), *[x for _, x in grads.values() if x is not None])}
     c.known |= walk.arrays
     if census:
-        c.census = {id(root_of(t._a)) for t in gc.get_objects() if isinstance(t, Tensor) and t._a.__class__ is ndarray}
+        c.census = {id(root_of(t._a)) for t in gc.get_objects() if issubclass(type(t), Tensor) and t._a.__class__ is ndarray}
     for t in tensors:
         b = c.buffer(t._a, "external", t)
         b.argument = 0
