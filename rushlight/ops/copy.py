@@ -11,6 +11,7 @@ from ..backends.meta import MetaArray
 from ..backends.sparse import SparseArray
 from ..core import dtype as D
 from ..core.device import as_device, device
+from ..core.layout import contiguous_format
 from ..core.promotion import fitted, require_fits
 from ..core.tensor import Tensor as T
 from ..core.tensor import bump, hooks, inference, wrap
@@ -268,8 +269,6 @@ def contiguous(input: Tensor, memory_format: Any = None):
     if input.is_contiguous(memory_format=memory_format) if memory_format is not None else input.is_contiguous():
         return input
     if memory_format is None:
-        from ..core.layout import contiguous_format
-
         memory_format = contiguous_format
     return hooks.function("clone")(input, memory_format=memory_format)
 

@@ -89,6 +89,9 @@ def _positional(fn: Callable, params: list[Param]) -> Callable:
     if not names:
         return fn
     k = len(params) - len(names)
+    if len(names) == 1:
+        last = names[0]
+        return lambda *v: fn(*v[:k], **{last: v[k]})
     return lambda *v: fn(*v[:k], **dict(zip(names, v[k:], strict=True)))
 
 
