@@ -276,7 +276,7 @@ def pointwise_arrays(op: Operator, arrays: list[Any], compute: D.dtype, result: 
     for k in want:
         n *= k
     r = None
-    if n >= loops.BIG and root.op != "arg":
+    if n >= loops.FEW and root.op != "arg" and n >= loops.least(root):
         r = loops.pointwise(root, names, vals, want, cnp, cnp if half else result.np, out)
     if r is None:
         f = numpy_function(names, [root], reuse=same and shape is not None and len(shape) > 0,
@@ -482,8 +482,8 @@ def fold_arrays(op: Operator, fold: Any, a: ndarray, dims: tuple[int, ...], keep
         if s.dtype.kind in "iu" and cnp.kind in "iu" and s.dtype != cnp:
             s = s.astype(cnp)
         if fold.finish is not None:
-            e = E.const(fold.finish(E.arg("s"), n))
-            s = np.asarray(numpy_function(["s"], [e])(s, s.dtype.type))
+            e = E.const(fold.finish(E.arg("s"), E.arg("n")))      # one function for all sizes
+            s = np.asarray(numpy_function(["s", "n"], [e], numbers=["n"])(s, n, s.dtype.type))
         if s.dtype != result.np:
             s = s.astype(result.np)
     return s
@@ -542,8 +542,7 @@ def fold_gradient(op: Operator) -> Gradient:
         for d in dims:
             n *= meta.shape[d]
         static = tuple(bound[k] for k in numbers)
-        key = (n, static)
-        g = cache.get(key)
+        g = cache.get(static)
         if g is None:
             vals = tuple(E.arg("input") if k == "input" else bound.get(k) for k in names)
             fold = op.body(*vals)
@@ -551,13 +550,13 @@ def fold_gradient(op: Operator) -> Gradient:
                 raise TypeError(f"the reduction {op.name} does not add: its record must give a gradient")
             e = E.arg("grad")
             if fold.finish is not None:
-                e = E.derivative(E.const(fold.finish(E.arg("s"), n)), "s", e)
-            outer = e
+                e = E.derivative(E.const(fold.finish(E.arg("s"), E.arg("n"))), "s", e)
             full = E.derivative(fold.map, "input", e)
-            g = cache[key] = (_scale(outer), full if "input" in E.inputs_of(full) else None)
-        gd = expand_reduced(g[0](grad) if g[1] is None else grad, meta.shape, dim, keepdim)
+            g = cache[static] = (e, full if "input" in E.inputs_of(full) else None)
+        values = {"n": n, "input": bound.get("input")}
+        gd = expand_reduced(_anonymous(g[0], grad, values) if g[1] is None else grad, meta.shape, dim, keepdim)
         if g[1] is not None:
-            gd = _anonymous(g[1])(gd, bound["input"])
+            gd = _anonymous(g[1], gd, values)
         return gd if gd._a.dtype == meta.array_dtype else gd.to(meta.dtype)
 
     probe = trace_fold(op, tuple(E.arg("input") if p.kind == "tensor" else 2.0 if p.kind == "number" else None for p in op.params))[0]
@@ -576,21 +575,19 @@ def fold_gradient(op: Operator) -> Gradient:
 _made: dict[E.Expr, Callable] = {}
 
 
-def _anonymous(e: E.Expr) -> Callable:
-    """A pointwise operator that has no name: a function of `grad` and whatever else the expression reads."""
+def _anonymous(e: E.Expr, grad: Tensor, values: dict[str, Any]) -> Tensor:
+    """The expression of `grad` and what else it reads of `values`, by a pointwise operator that has no name. "n" is a number."""
+    if e.op == "arg":
+        return grad
+    names = [n for n in E.inputs_of(e) if n != "grad"]
     f = _made.get(e)
     if f is None:
-        names = ["grad1", *[n for n in E.inputs_of(e) if n != "grad"]]
         body = E.substitute(e, {"grad": E.arg("grad1")})
         env: dict[str, Any] = {"BODY": lambda: body}
-        exec(f"def g({', '.join(names)}): return BODY()", env)
-        env["g"].__annotations__ = dict.fromkeys(names, "Tensor")
+        exec(f"def g({', '.join(['grad1', *names])}): return BODY()", env)
+        env["g"].__annotations__ = {n: "Number" if n == "n" else "Tensor" for n in ("grad1", *names)}
         f = _made[e] = Operator("pointwise", env["g"], name="chain", public=False).function
-    return f
-
-
-def _scale(e: E.Expr) -> Callable:
-    return (lambda g: g) if e.op == "arg" else _anonymous(e)
+    return f(grad, *[values[n] for n in names])
 
 
 # --- views ----------------------------------------------------------------------------------------------------------

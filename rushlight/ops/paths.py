@@ -93,7 +93,10 @@ def operands_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
         if root.op in ("arg", "const") or any(n.op == "polygamma" for n in E.postorder(root)):
             raise TypeError("this is for the general path")
         given = numbers + [n for n, k in is_a.items() if k == "n"]
-        f = made[key] = numpy_function(names, [root], numbers=given)
+        f = numpy_function(names, [root], numbers=given)
+        if set(names) - set(given) == {first.name} == {names[0]} and op.result in ("same", "float") and loops.least(root) < loops.BIG:
+            f = _looped(f, loops.Direct(root, names[:1], names[1:], False))
+        made[key] = f
         return f
 
     lines = ["    try:", f"        a = {first.name}._a; d = a.dtype; rg = {first.name}._rg"]
@@ -129,6 +132,16 @@ def operands_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
     if has_gradient(op):
         lines.append(f"            if rg: RECORD[0](t, {', '.join(p.name for p in op.params)})")
     return [*lines, "            return t", "    except FAST_ERRORS: pass"], {"MADE": made, "EVALUATOR": evaluator}
+
+
+def _looped(f: Callable, loop: loops.Direct) -> Callable:
+    """`f`, or the loop for operands that are not few."""
+
+    def evaluate(a: Any, *rest: Any) -> Any:
+        r = loop(a, *rest[:-1]) if a.size >= loops.FEW else None
+        return f(a, *rest) if r is None else r
+
+    return evaluate
 
 
 def integers_pass(op: Operator, plain: Plain) -> bool:
@@ -183,8 +196,10 @@ def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dund
         lines.append(f"    ok = {whole}; rg = {t[0]}._rg")
         call = "quiet(UF, a)" if use else f"quiet(EV, a{numbers}, d.type)"
     lines.append("    if ok and a.__class__ is ND:")
-    if big and not use and len(t) == 1 and not numbers and exact(plain.root):
-        lines.append("        r = LOOP(a)")
+    least = 0 if len(t) == 1 and exact(plain.root) else loops.least(plain.root)
+    if big and not use and least < loops.BIG:
+        from_ = f" if a.size >= {least} else None" if least else ""
+        lines.append(f"        r = LOOP(a{', b' if len(t) == 2 else ''}{numbers}){from_}")
         lines.append(f"        if r is None and a.size < BIG: r = {call}")
     elif big:
         lines.append(f"        r = {call} if a.size < BIG else LOOP(a{', b' if len(t) == 2 else ''}{numbers if not use else ''})")
@@ -394,12 +409,6 @@ def reduction_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
     whole = fold.map.op == "arg"
     if not whole:
         env["MAP"] = numpy_function(["input"], [fold.map])
-    finishers: dict[int, Callable] = {}
-
-    def finisher(n: int) -> Callable:
-        f = finishers[n] = numpy_function(["s"], [E.const(fold.finish(E.arg("s"), n))])  # type: ignore[misc]
-        return f
-
     dtypes = DTYPES[op.result] if whole else "d is F32 or d is F64"
     cond = [f"a.__class__ is ND and ({dtypes}) and a.size > 0"]
     if "dtype" in names:
@@ -423,10 +432,9 @@ def reduction_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
         count = "a.size // s.size" if "dim" in names else "a.size"
         lines += [
             f"            n = {count}",
-            "            f = FINISH.get(n) or FINISHER(n)",
-            "            s = quiet(f, s, d.type)",
+            "            s = quiet(FINISH, s, n, d.type)",
         ]
-        env["FINISH"], env["FINISHER"] = finishers, finisher
+        env["FINISH"] = numpy_function(["s", "n"], [E.const(fold.finish(E.arg("s"), E.arg("n")))], numbers=["n"])
     lines += [
         "            t = new(Tensor); t._a = asarray(s) if s.__class__ is not ND else s if s.ndim < 2 else ROWS(s); t._rg = False",
         "            t._node = t._grad = t._v = t._base = None",

@@ -6,6 +6,7 @@ from the disk) is paid back. None from `pointwise` means: use NumPy.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +14,27 @@ import numpy as np
 from . import native
 from .allocator import empty
 
-__all__ = ["BIG", "Direct", "Sum", "plain_sum", "pointwise"]
+__all__ = ["BIG", "FEW", "Direct", "Sum", "cost", "least", "plain_sum", "pointwise"]
 
 BIG = 65536          # elements of the result from which a loop is considered
 WORTH = 1 << 22      # primitives evaluated through NumPy before a loop is made
+FEW = 1024           # elements from which an expression of several primitives, for which NumPy takes as many passes, has a loop of its own
+EARLY = 1 << 18      # WORTH for these
 _seen: dict[tuple, Any] = {}
 _TYPES = {"float32", "float64", "bool", "int64", "int32", "uint8", "int8", "int16"}
 _available: list[bool] = []
+
+
+@cache
+def cost(root: Any) -> int:
+    """The primitives that an expression computes for each element."""
+    from ...ops.expr import PRIMITIVES, postorder
+    return sum(1 for e in postorder(root) if e.op in PRIMITIVES)
+
+
+def least(root: Any) -> int:
+    """Elements from which an expression has a loop."""
+    return FEW if cost(root) > 2 else BIG
 
 
 def pointwise(root: Any, names: list[str], vals: list[Any], shape: tuple[int, ...], compute: np.dtype, result: np.dtype,
@@ -36,12 +51,11 @@ def pointwise(root: Any, names: list[str], vals: list[Any], shape: tuple[int, ..
     if f.__class__ is int:
         if f < 0:
             return None
-        from ...ops.expr import PRIMITIVES, postorder
         n = 1
         for s in shape:
             n *= s
-        f += n * sum(1 for e in postorder(root) if e.op in PRIMITIVES)
-        if f < WORTH:
+        f += n * cost(root)
+        if f < (EARLY if cost(root) > 2 else WORTH):
             _seen[key] = f
             return None
         f = _seen[key] = _make(root, arrays, numbers, xs, compute, result)
@@ -83,13 +97,12 @@ class Direct:
     this order, and with an array for the result if there is one; None where the general path has to see to it.
     """
 
-    __slots__ = ("root", "tensors", "numbers", "logical", "work", "made", "cost")
+    __slots__ = ("root", "tensors", "numbers", "logical", "work", "made")
 
     def __init__(self, root: Any, tensors: list[str], numbers: list[str], logical: bool) -> None:
         self.root, self.tensors, self.numbers, self.logical = root, tensors, numbers, logical
         self.work: dict[tuple, int] = {}
         self.made: dict[tuple, Any] = {}
-        self.cost = 0                   # primitives for an element
 
     def __call__(self, *args: Any, out: np.ndarray | None = None) -> np.ndarray | None:
         a = args[0]
@@ -156,11 +169,8 @@ class Direct:
 
     def _worth(self, key: tuple, size: int) -> bool:
         """Whether the work done without a loop has become worth making it."""
-        if not self.cost:
-            from ...ops.expr import PRIMITIVES, postorder
-            self.cost = sum(1 for e in postorder(self.root) if e.op in PRIMITIVES)
-        n = self.work[key] = self.work.get(key, 0) + size * self.cost
-        return n >= WORTH
+        n = self.work[key] = self.work.get(key, 0) + size * cost(self.root)
+        return n >= (EARLY if cost(self.root) > 2 else WORTH)
 
     def _consider(self, key: tuple, a: np.ndarray, k: int) -> Any:
         """The loop, once the work done without it is worth making it; False when there is none."""
