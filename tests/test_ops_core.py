@@ -422,3 +422,22 @@ def test_vander_is_numpys(n):
             np.testing.assert_array_equal(got, np.vander(x, n, increasing))
     with pytest.raises(RuntimeError, match="one-dimensional"):
         torch.vander(torch.ones(2, 2))
+
+
+def test_a_mean_of_another_size_needs_no_new_code():
+    from rushlight.backends.cpu.evaluate import _compiled
+    from rushlight.ops.execute import _made
+
+    def kept():
+        return len(_made), _compiled.cache_info().currsize
+
+    x = torch.ones(2, 90, requires_grad=True)
+    before = None
+    for n in range(1, 90):
+        x.grad = None
+        x[:, :n].mean(1).sum().backward()
+        x[:, :n].half().mean(1)
+        np.testing.assert_allclose(x.grad.numpy(), np.pad(np.full((2, n), 1 / n), ((0, 0), (0, 90 - n))), rtol=1e-6)
+        before = before or kept()
+    assert kept() == before
+    assert torch.ones(0, 2).mean(0).isnan().all() and torch.ones(0).mean().isnan()

@@ -35,7 +35,7 @@ def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType 
 @reduction(method=True, result="floating")
 def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None):
     """The mean over `dim`. RuntimeError for integers."""
-    return fold("add", input, finish=lambda s, n: s / n if n else s / 0.0, empty=float("nan"))
+    return fold("add", input, finish=lambda s, n: s / n, empty=float("nan"))
 
 
 @reduction(method=True, result="sum")
