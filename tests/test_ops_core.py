@@ -441,3 +441,23 @@ def test_a_mean_of_another_size_needs_no_new_code():
         before = before or kept()
     assert kept() == before
     assert torch.ones(0, 2).mean(0).isnan().all() and torch.ones(0).mean().isnan()
+
+
+def test_nothing_to_compare_says_so_as_pytorch_does():
+    for name in ("amax", "amin"):
+        with pytest.raises(RuntimeError, match="Specify the reduction dim"):
+            getattr(torch.ones(0, 2), name)()
+        with pytest.raises(IndexError, match="dim 1"):
+            getattr(torch.ones(2, 0), name)(1)
+    with pytest.raises(RuntimeError, match="no identity"):
+        torch.ones(0).aminmax()
+    with pytest.raises(TypeError, match="must be int"):
+        torch.ones(2, 2).aminmax(dim=(0, 1))
+    with pytest.raises(IndexError, match="no dimensions"):
+        torch.fft.fft(torch.ones(()))
+    with pytest.raises(RuntimeError, match="overflow"):
+        torch.arange(0, 2**63 - 1)
+    with pytest.raises(RuntimeError):
+        torch.complex(torch.ones(2), torch.ones(2), out=torch.ones(2))
+    out = torch.empty(0, dtype=torch.complex64)
+    assert torch.complex(torch.ones(2), torch.ones(2) * 2, out=out) is out and out.tolist() == [1 + 2j, 1 + 2j]

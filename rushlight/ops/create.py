@@ -281,7 +281,7 @@ def _arange_args(start, end, step):
         n = -((start - end) // step)
     else:
         n = math.ceil((float(end) - float(start)) / float(step))
-    if n >= 2**63:
+    if n >= 2**60:                  # more bytes than an address has
         raise RuntimeError(f"invalid size, possible overflow? {n} elements from {start} to {end} in steps of {step}")
     return start, end, n
 
@@ -703,7 +703,7 @@ def frombuffer(buffer: Any, *, dtype, count: int = -1, offset: int = 0, requires
     return t.requires_grad_() if requires_grad else t
 
 
-@composite(name="complex")
+@composite(name="complex", out="same")
 def complex_(real: Tensor, imag: Tensor):
     """The complex tensor of two real ones."""
     from .execute import common_shape, require_tensors

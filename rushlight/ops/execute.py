@@ -455,8 +455,8 @@ def fold_dtypes(op: Operator, a: Any, dtype: D.dtype | None) -> tuple[D.dtype, D
 _REDUCE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "or": np.logical_or, "and": np.logical_and}
 
 
-def fold_arrays(op: Operator, fold: Any, a: ndarray, dims: tuple[int, ...], keepdim: bool, compute: D.dtype, result: D.dtype) -> ndarray:
-    """Evaluate a fold on a CPU array."""
+def fold_arrays(op: Operator, fold: Any, a: ndarray, dims: tuple[int, ...], keepdim: bool, compute: D.dtype, result: D.dtype, every: bool = False) -> ndarray:
+    """Evaluate a fold on a CPU array. `every`: no dimension was named."""
     from ..backends.cpu.evaluate import numpy_function
     half = compute.name in HALF
     cnp = D.ALL[HALF[compute.name]].np if half else compute.np
@@ -465,6 +465,8 @@ def fold_arrays(op: Operator, fold: Any, a: ndarray, dims: tuple[int, ...], keep
         n *= a.shape[d]
     if n == 0 and fold.empty is None:
         bad = [d for d in dims if a.shape[d] == 0]
+        if every:
+            raise RuntimeError(f"{op.name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
         raise IndexError(f"{op.name}(): Expected reduction dim {bad[0] if bad else 0} to have non-zero size.")
     if fold.combine in ("max", "min") and cnp.kind == "c":
         raise NotImplementedError(f"\"{op.name}\" not implemented for '{_scalar_name(compute)}': complex numbers have no order")
@@ -510,7 +512,7 @@ def _run_reduction(op: Operator, values: tuple) -> Tensor:
         if op.array is not None:
             s = op.array(a, dims, keepdim, compute, result, *[x for k, x in v.items() if k not in ("input", "dim", "keepdim", "dtype")])
         else:
-            s = fold_arrays(op, trace_fold(op, values)[0], a, dims, keepdim, compute, result)
+            s = fold_arrays(op, trace_fold(op, values)[0], a, dims, keepdim, compute, result, v.get("dim") in (None, ()))
         r = wrap(row_major(s))
     if t._rg:
         _record(op, r, values)

@@ -133,7 +133,7 @@ def _promoted(name: str, x: Any, to_complex: bool) -> Any:
 
 def _one(name: str, x: Any, n: int | None, dim: int) -> tuple[int, int | None]:
     if x.dim() == 0:
-        raise RuntimeError(f"{name}: Dimension specified as {dim} but tensor has no dimensions")
+        raise IndexError(f"{name}: Dimension specified as {dim} but tensor has no dimensions")
     (d,) = normalize_dims((dim,), x.dim(), name)
     if n is not None and n < 1:
         raise RuntimeError(f"Invalid number of data points ({n}) specified")

@@ -425,6 +425,10 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False):
     """(min, max) over `dim`."""
     from .execute import _named
 
+    if dim is not None and not isinstance(dim, int):
+        raise TypeError(f"aminmax(): argument 'dim' must be int, not {type(dim).__name__}")
+    if dim is None and not input.numel():
+        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
     d = () if dim is None else dim
     return _named(aminmax)((amin(input, d, keepdim), amax(input, d, keepdim)))
 
