@@ -77,7 +77,7 @@ def create(op: Operator, values: tuple) -> Tensor:
             own[p.name] = as_int(op, p, own[p.name])
     if "size" in own:
         if op.params[0].kind == "sizes":
-            from .generate import sizes
+            from .calls import sizes
 
             own["size"] = sizes(own["size"], op.name)
         for s in own["size"]:

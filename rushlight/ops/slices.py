@@ -177,7 +177,7 @@ def split(tensor: Tensor, split_size_or_sections: int | list[int], dim: int = 0)
             raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
         sizes = tuple(min(s, n - k) for k in range(0, n, s)) if n else (0,)
     else:
-        from .generate import sizes as ints
+        from .calls import sizes as ints
 
         sizes = ints(s, "split_with_sizes", "split_sizes")
         if any(x < 0 for x in sizes):

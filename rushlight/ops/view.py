@@ -94,7 +94,7 @@ def view(input: Tensor, size: Sizes):
 
 def _view_method(self: Tensor, *size: Any, **kw: Any) -> Any:
     from . import execute
-    from .generate import sizes
+    from .calls import sizes
 
     if kw:
         if "dtype" in kw:
