@@ -160,3 +160,16 @@ def test_read_only_memory_is_not_written_to_at_any_size(write, compiled):
     with pytest.raises(ValueError, match="read-only"):
         f(x)
     assert (a == 1).all()
+
+
+@pytest.mark.parametrize("n", [5, loops.BIG // 8 + 3])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_large_integers_stay_what_they_are(n, dtype):
+    top = np.iinfo(dtype).max
+    a = np.resize(np.array([top, -top, 0, top // 2 + 1, 3], dtype), 8 * n)
+    b = np.resize(np.array([top - 1, 7, top], dtype), 8 * n)
+    x, y = torch.tensor(a), torch.tensor(b)
+    for _ in range(3):
+        for f in (torch.round, torch.floor, torch.ceil, torch.trunc, lambda t: t.clone().round_()):
+            np.testing.assert_array_equal(f(x).numpy(), a)
+        np.testing.assert_array_equal(torch.heaviside(x, y).numpy(), np.where(a == 0, b, a > 0))

@@ -23,6 +23,11 @@ def special(name: str) -> Callable:
     return getattr(scipy.special, name)
 
 
+def _rint(x: Any, out: Any = None) -> Any:
+    """numpy.rint, which would make floats of integers."""
+    return (np.positive if getattr(x, "dtype", np.dtype(float)).kind in "iu" else np.rint)(x, out)
+
+
 def ufunc_of(op: str) -> Callable | None:
     """NumPy's ufunc for a primitive, None if it is not NumPy's."""
     name = PRIMITIVES[op].ufunc
@@ -48,7 +53,7 @@ def _compiled(names: tuple[str, ...], roots: tuple[Expr, ...], reuse: bool, numb
     where: dict[int, str] = {}
     kinds: dict[int, str] = {}
     free: dict[str, list[str]] = {"same": [], "bool": []}
-    env: dict[str, Any] = {"np": np}
+    env: dict[str, Any] = {"np": np, "rint": _rint}
     lines: list[str] = []
     count = 0
     for i, n in enumerate(nodes):
@@ -70,7 +75,7 @@ def _compiled(names: tuple[str, ...], roots: tuple[Expr, ...], reuse: bool, numb
             env[f"f_{n.op}"] = special(p.ufunc[6:])
             f = f"f_{n.op}"
         else:
-            f = f"np.{p.ufunc}"
+            f = f"np.{p.ufunc}" if p.ufunc != "rint" else "rint"
         if all(kinds[id(a)] in ("number", "const") for a in n.args):
             # numbers among themselves: NumPy would make a float64 scalar of them, which would promote the arrays
             if p.ufunc == "where":

@@ -82,8 +82,11 @@ def _make(root: Any, arrays: list[str], numbers: list[str], xs: list[np.ndarray]
     if not _available[0] or not xs or any(x.dtype.name not in _TYPES for x in xs) or result.name not in _TYPES or compute.name not in _TYPES:
         return -1
     from ...compiler import kernels
+    from ...ops.expr import postorder
     if not kernels.has_native([root], compute.name):
         return -1
+    if compute.kind != "f" and any(e.op == "cast" and e.args[1] == "compute" for e in postorder(root)):
+        return -1                       # kernels compute in a float type, where large integers are rounded
     try:
         return kernels.pointwise(root, arrays, numbers, result=result.name, compute=compute.name if compute.kind == "f" else None)
     except (TypeError, ValueError, NotImplementedError):
