@@ -461,3 +461,10 @@ def test_nothing_to_compare_says_so_as_pytorch_does():
         torch.complex(torch.ones(2), torch.ones(2), out=torch.ones(2))
     out = torch.empty(0, dtype=torch.complex64)
     assert torch.complex(torch.ones(2), torch.ones(2) * 2, out=out) is out and out.tolist() == [1 + 2j, 1 + 2j]
+
+
+def test_hypot_is_for_floats():
+    i = torch.tensor([3, 2**31 - 1], dtype=torch.int32)
+    with pytest.raises(NotImplementedError, match="hypot.*int32"):        # PyTorch's type, too
+        torch.hypot(i, i)
+    assert torch.hypot(i[:1], torch.tensor([4.0])).tolist() == [5.0] and torch.hypot(torch.tensor([4.0]), i[:1]).item() == 5

@@ -297,7 +297,12 @@ def atan2(input: Tensor, other: Tensor):
     return E.atan2(input, other)
 
 
-@pointwise(method=True, inplace=True, domain=(0.5, 3.0))
+def _check_hypot(input, other):
+    if max(_kind(input), _kind(other)) < D.FLOAT:
+        raise NotImplementedError(f"\"hypot\" not implemented for '{D.of(input.dtype).name}': its operands must be floating point")
+
+
+@pointwise(method=True, inplace=True, domain=(0.5, 3.0), check=_careful(_check_hypot))
 def hypot(input: Tensor, other: Tensor):
     """The length of the hypotenuse, without overflow in between."""
     return E.hypot(input, other)
