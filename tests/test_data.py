@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -369,10 +370,59 @@ def test_streams_have_their_own_order(options, message):
     assert lists(D.DataLoader(Stream(1), shuffle=False)) == [[1]]
 
 
-def test_worker_processes_are_refused_with_a_way_out():
-    with pytest.raises(RuntimeError, match="num_workers=4.*pass num_workers=0"):
-        D.DataLoader(Squares(3), num_workers=4)
+@pytest.fixture
+def warned_of_workers(monkeypatch):
+    """The warning about worker processes is given once a process: these tests want theirs."""
+    from rushlight.core import errors
+    monkeypatch.setattr(errors, "_warned", set())
+    monkeypatch.setattr(errors, "warn_always", [False])
+
+
+def test_workers_are_this_process_with_one_warning(warned_of_workers):
+    with pytest.warns(UserWarning, match="num_workers=4.*loaded in the program's own process; their order and content are the same"):
+        loader = D.DataLoader(Squares(5), 2, num_workers=4, timeout=3, worker_init_fn=print, multiprocessing_context="spawn", pin_memory=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = D.DataLoader(Squares(5), 2, num_workers=1, prefetch_factor=3, persistent_workers=True)
+    assert lists(loader) == lists(D.DataLoader(Squares(5), 2)) == lists(again) == lists(again)
+    assert (loader.num_workers, loader.prefetch_factor, loader.timeout, loader.worker_init_fn) == (4, 2, 3, print)
+    assert loader.multiprocessing_context.get_start_method() == "spawn" and not loader.persistent_workers
+    assert again.prefetch_factor == 3 and again.persistent_workers and iter(again) is iter(again)
     assert D.get_worker_info() is None
+
+
+@pytest.mark.filterwarnings("ignore:DataLoader got num_workers")
+@pytest.mark.parametrize("persistent, orders", [(False, [[[2, 0], [1, 3]], [[1, 2], [0, 3]]]), (True, [[[2, 0], [1, 3]], [[2, 1], [3, 0]]])])
+def test_orders_with_workers_are_pytorchs(persistent, orders):
+    """Recorded from PyTorch 2.13: keys are drawn when the iterator is made, and iterators that persist draw no new seed."""
+    torch.manual_seed(3)
+    loader = D.DataLoader(range(4), 2, shuffle=True, num_workers=2, persistent_workers=persistent)
+    seen = []
+    for _ in range(2):
+        batches = iter(loader)
+        torch.rand(1)
+        seen.append(lists(batches))
+    assert seen == orders
+
+
+@pytest.mark.filterwarnings("ignore:DataLoader got num_workers")
+@pytest.mark.parametrize("options, error, message", [
+    ({"prefetch_factor": -1}, ValueError, "prefetch_factor option should be non-negative"),
+    ({"multiprocessing_context": "thread"}, ValueError, "should specify a valid start method in .* but got multiprocessing_context='thread'"),
+    ({"multiprocessing_context": 5}, TypeError, "should be a valid context object or a string"),
+    ({"timeout": -1}, ValueError, "timeout option should be non-negative")])
+def test_arguments_for_workers_are_checked(options, error, message):
+    with pytest.raises(error, match=message):
+        D.DataLoader(Squares(3), num_workers=2, **options)
+    with pytest.raises(AssertionError, match="prefetch_factor must be greater than 0"):
+        iter(D.DataLoader(Squares(3), num_workers=2, prefetch_factor=0))
+
+
+@pytest.mark.filterwarnings("ignore:DataLoader got num_workers")
+def test_streams_have_one_worker_at_most():
+    with pytest.raises(NotImplementedError, match="num_workers=2 for an IterableDataset.*pass num_workers=0"):
+        D.DataLoader(Stream(4), num_workers=2)
+    assert lists(D.DataLoader(Stream(1), num_workers=1)) == lists(D.DataLoader(Stream(1)))
 
 
 def test_loaders_are_not_changed_later_nor_iterators_pickled():

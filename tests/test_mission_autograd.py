@@ -1128,6 +1128,13 @@ def test_the_documented_extension_is_built_and_loaded(tmp_path):  # mission: E-1
     for bad, error in ((torch.ones(2, 3).t(), RuntimeError), (torch.ones(2, dtype=torch.float64), RuntimeError), (5, TypeError)):
         with pytest.raises(error):
             ext.square(bad)
+    no_memory = [torch.ones(2, device="meta"), torch.ones(2, 2, device="meta", requires_grad=True), torch.eye(2).to_sparse(),
+                 torch.eye(2).to_sparse_csr(), torch.zeros(2, 0, device="meta")]
+    for bad in no_memory:
+        with pytest.raises(TypeError, match="expected a dense tensor on the CPU, got one on device '(meta|cpu)' with layout torch"):
+            ext.square(bad)
+    made = ext.square(torch.tensor([3.0], requires_grad=True))       # what C computes has no history
+    assert made.tolist() == [9] and not made.requires_grad
     names = {"load": lambda **k: ext}
     exec(documented("python").replace("from rushlight.utils.cpp_extension import load\n", ""), names)
     x = torch.tensor([1.0, -3.0], requires_grad=True)

@@ -74,14 +74,30 @@ static inline int rl__dtype(PyObject *tensor, rl_dtype *out) {
     return 0;
 }
 
-/* Where the elements of a tensor are. 0, or -1 with a Python exception set. */
+/* Whether a tensor's elements lie in this process's memory, one stride a dimension: 0, or -1 with a TypeError that names what it is. */
+static inline int rl__in_memory(PyObject *tensor) {
+    PyObject *device = PyObject_GetAttrString(tensor, "device"), *where = device == NULL ? NULL : PyObject_Str(device);
+    PyObject *layout = where == NULL ? NULL : PyObject_GetAttrString(tensor, "layout"), *how = layout == NULL ? NULL : PyObject_Str(layout);
+    const char *place = how == NULL ? NULL : PyUnicode_AsUTF8(where), *form = place == NULL ? NULL : PyUnicode_AsUTF8(how);
+    int good = form != NULL && strcmp(place, "cpu") == 0 && strcmp(form, "torch.strided") == 0;
+    if (form != NULL && !good)
+        PyErr_Format(PyExc_TypeError, "expected a dense tensor on the CPU, got one on device '%s' with layout %s", place, form);
+    Py_XDECREF(device);
+    Py_XDECREF(where);
+    Py_XDECREF(layout);
+    Py_XDECREF(how);
+    return good ? 0 : -1;
+}
+
+/* Where the elements of a tensor are. 0, or -1 with a Python exception set: a TypeError for what is not a dense tensor on the CPU (meta and
+ * sparse tensors, other devices). */
 static inline int rl_read(PyObject *tensor, rl_tensor *out) {
     int64_t ndim, address;
     if (!PyObject_HasAttrString(tensor, "data_ptr")) {
         PyErr_Format(PyExc_TypeError, "expected a Tensor, got %s", Py_TYPE(tensor)->tp_name);
         return -1;
     }
-    if (rl__long(tensor, "dim", &ndim) || rl__long(tensor, "numel", &out->numel) || rl__long(tensor, "element_size", &out->itemsize) ||
+    if (rl__in_memory(tensor) || rl__long(tensor, "dim", &ndim) || rl__long(tensor, "numel", &out->numel) || rl__long(tensor, "element_size", &out->itemsize) ||
         rl__long(tensor, "data_ptr", &address) || rl__dtype(tensor, &out->dtype))
         return -1;
     if (ndim > RL_MAX_DIM) {
@@ -104,7 +120,7 @@ static inline int rl_is_contiguous(const rl_tensor *t) {
     return 1;
 }
 
-/* A new tensor of the same sizes and dtype, row-major, its elements as they come. NULL with a Python exception set. */
+/* A new tensor of the same sizes and dtype, row-major, its elements as they come, without history. NULL with a Python exception set. */
 static inline PyObject *rl_empty_like(PyObject *tensor) {
     PyObject *sizes = PyObject_CallMethod(tensor, "size", NULL), *r;
     if (sizes == NULL) return NULL;

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
+from ...core.errors import warn_once
 from . import _utils
 from ._utils.collate import default_collate, default_convert
 from ._utils.pin_memory import accelerator_available, pin_memory
@@ -44,11 +46,13 @@ class DataLoader(Generic[_T_co]):
         batch_size: samples a batch (default 1); None: samples as they come, one by one.
         shuffle: new random order in each epoch (default False).
         sampler: gives the keys instead; excludes shuffle. batch_sampler: gives lists of keys; excludes the four others.
-        num_workers: only 0, loading in this process, exists so far.
+        num_workers: loading is done in this process so far, whatever is asked for (with a warning); the batches and their
+            order are those that workers would give. More than one worker for an IterableDataset is a NotImplementedError.
         collate_fn: list of samples -> batch (default `default_collate`, or `default_convert` without batching).
         pin_memory: copy batches to page-locked memory; without an accelerator it warns and does nothing.
         drop_last: leave out a last, incomplete batch (default False).
-        timeout, worker_init_fn, multiprocessing_context, prefetch_factor, persistent_workers, in_order: for workers.
+        timeout, worker_init_fn, multiprocessing_context, prefetch_factor, persistent_workers, in_order: for workers; they
+            are checked and kept, and without processes only the last but one matters (it keeps the iterator).
         generator: random numbers of the shuffling; default: the global stream, which every iterator takes one draw from
             in any case, and a shuffling one another.
     """
@@ -62,6 +66,8 @@ class DataLoader(Generic[_T_co]):
                  prefetch_factor: int | None = None, persistent_workers: bool = False, pin_memory_device: str = "",
                  in_order: bool = True) -> None:
         _check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers)
+        if num_workers > 0 and prefetch_factor is None:
+            prefetch_factor = 2
         self.dataset, self.num_workers, self.prefetch_factor = dataset, num_workers, prefetch_factor
         self.pin_memory, self.pin_memory_device, self.timeout = pin_memory, pin_memory_device, timeout
         self.worker_init_fn, self.in_order = worker_init_fn, in_order
@@ -97,7 +103,15 @@ class DataLoader(Generic[_T_co]):
         self.persistent_workers = persistent_workers
         self.__initialized = True
         self._IterableDataset_len_called: int | None = None
-        self._iterator = None
+        self._iterator: _BaseDataLoaderIter | None = None
+        if num_workers > 0:
+            if num_workers > 1 and self._dataset_kind == _DatasetKind.Iterable:
+                raise NotImplementedError(
+                    f"DataLoader got num_workers={num_workers} for an IterableDataset, whose samples depend on the worker "
+                    "processes, which Rushlight does not have yet: pass num_workers=0 (the default)")
+            warn_once("DataLoader workers", f"DataLoader got num_workers={num_workers}: Rushlight has no worker processes yet, "
+                      "batches are loaded in the program's own process; their order and content are the same (random numbers "
+                      "that the dataset draws come from the program's own generators)", 2)
 
     @property
     def multiprocessing_context(self) -> Any:
@@ -106,9 +120,19 @@ class DataLoader(Generic[_T_co]):
     @multiprocessing_context.setter
     def multiprocessing_context(self, context: Any) -> None:
         if context is not None:
-            raise ValueError("multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
-                             "but got "
-                             f"num_workers={self.num_workers}")
+            import multiprocessing
+            if not self.num_workers > 0:
+                raise ValueError("multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
+                                 f"but got num_workers={self.num_workers}")
+            if isinstance(context, str):
+                methods = multiprocessing.get_all_start_methods()
+                if context not in methods:
+                    raise ValueError(f"multiprocessing_context option should specify a valid start method in {methods!r}, but "
+                                     f"got multiprocessing_context={context!r}")
+                context = multiprocessing.get_context(context)
+            if not isinstance(context, multiprocessing.context.BaseContext):
+                raise TypeError("multiprocessing_context option should be a valid context object or a string specifying the "
+                                f"start method, but got multiprocessing_context={context}")
         self.__multiprocessing_context = context
 
     def __setattr__(self, attr: str, val: Any) -> None:
@@ -118,10 +142,16 @@ class DataLoader(Generic[_T_co]):
         super().__setattr__(attr, val)
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
-        return _SingleProcessDataLoaderIter(self)
+        return _SingleProcessDataLoaderIter(self) if self.num_workers == 0 else _InsteadOfWorkersIter(self)
 
     def __iter__(self) -> _BaseDataLoaderIter:
-        return self._get_iterator()
+        if not (self.persistent_workers and self.num_workers > 0):
+            return self._get_iterator()
+        if self._iterator is None:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator._reset(self)
+        return self._iterator
 
     @property
     def _auto_collation(self) -> bool:
@@ -159,10 +189,6 @@ def _check_worker_options(num_workers: int, timeout: float, prefetch_factor: int
         raise ValueError("prefetch_factor option should be non-negative")
     if persistent_workers and num_workers == 0:
         raise ValueError("persistent_workers option needs num_workers > 0")
-    if num_workers > 0:
-        raise RuntimeError(f"DataLoader got num_workers={num_workers}, but this version of Rushlight loads data in the "
-                           "calling "
-                           "process only: pass num_workers=0 (the default). The batches and their order are the same.")
 
 
 class _BaseDataLoaderIter:
@@ -223,7 +249,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
-        if self._timeout != 0:
+        if self._timeout != 0 and self._num_workers == 0:
             raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
         self._dataset_fetcher = _DatasetKind.create_fetcher(self._dataset_kind, self._dataset, self._auto_collation,
                                                             self._collate_fn, self._drop_last)
@@ -231,3 +257,39 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     def _next_data(self) -> Any:
         data = self._dataset_fetcher.fetch(self._next_index())
         return pin_memory(data) if self._pin_memory else data
+
+
+class _InsteadOfWorkersIter(_SingleProcessDataLoaderIter):
+    """Loading in the calling process where workers were asked for. Keys are taken from the sampler as early as for workers,
+    so that random numbers which the program draws between two batches are the same, too."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        if loader.prefetch_factor is None or loader.prefetch_factor <= 0:
+            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+        super().__init__(loader)
+        self._ahead: deque[Any] = deque()
+        self._take(loader)
+
+    def _take(self, loader: DataLoader) -> None:
+        assert loader.prefetch_factor is not None
+        self._ahead.clear()
+        for _ in range(loader.prefetch_factor * self._num_workers):
+            self._take_one()
+
+    def _take_one(self) -> None:
+        try:
+            self._ahead.append(next(self._sampler_iter))
+        except StopIteration:
+            pass
+
+    def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
+        super()._reset(loader, first_iter)
+        self._dataset_fetcher = _DatasetKind.create_fetcher(self._dataset_kind, self._dataset, self._auto_collation,
+                                                            self._collate_fn, self._drop_last)
+        self._take(loader)
+
+    def _next_index(self) -> Any:
+        if not self._ahead:
+            raise StopIteration
+        self._take_one()
+        return self._ahead.popleft()
