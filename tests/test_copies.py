@@ -1,5 +1,8 @@
 """backends/cpu/copies.py: copies between orders of elements equal NumPy's, for any strides and dtypes."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -76,3 +79,54 @@ def test_tensors_and_threads():
     last = x.contiguous(memory_format=torch.channels_last)
     assert last.stride() == (64 * 4 * 32, 1, 32 * 64, 64)
     np.testing.assert_array_equal(last.numpy(), x.numpy())
+
+
+_AT_THE_END = """
+import ctypes, mmap
+import numpy as np
+import rushlight as torch
+from rushlight.backends.cpu import blas, copies, indexed, loops, order
+from rushlight.ops import generate
+
+copies._LARGE = copies._ROWS = order._SMALL = 0
+loops.BIG = loops.FEW = generate.G["BIG"] = 1
+loops.WORTH = loops.EARLY = indexed.WORTH = -1
+libc, page = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
+
+def last(a):
+    # a copy whose last byte is the last one before memory that nobody may read
+    size = -(-a.nbytes // page) * page
+    whole = np.frombuffer(mmap.mmap(-1, size + page), np.uint8)
+    assert libc.mprotect(ctypes.c_void_p(whole.ctypes.data + size), ctypes.c_size_t(page), 0) == 0
+    to = whole[size - a.nbytes:size].view(a.dtype).reshape(a.shape)
+    to[...] = a
+    return to
+
+rng = np.random.default_rng(0)
+for n in (*range(1, 20), 31, 33, 47, 65):
+    for dtype in (np.float32, np.float64):
+        a, b, c = (last(rng.standard_normal(shape).astype(dtype)) for shape in ((19, n), (n, 19), (19, 19)))
+        x, y = torch.from_numpy(a), torch.from_numpy(b)
+        np.testing.assert_allclose(blas.gemm(a, b, out=c), a.astype(float) @ b, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(blas.gemm(b.T, a.T, out=c), (a.astype(float) @ b).T, rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(x.t().contiguous().numpy(), a.T)
+        np.testing.assert_array_equal(last(b.T).T, b)
+        np.testing.assert_array_equal((x + y.t()).numpy(), a + b.T)
+        np.testing.assert_array_equal((x * x[3] - x[:, :1]).numpy(), a * a[3] - a[:, :1])
+        for dim in (0, 1):
+            np.testing.assert_allclose(x.sum(dim).numpy(), a.sum(dim), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(x.cumsum(dim).numpy(), a.cumsum(dim), rtol=1e-4, atol=1e-5)
+            np.testing.assert_array_equal(x.sort(dim)[0].numpy(), np.sort(a, dim))
+            np.testing.assert_array_equal(x.amax(dim).numpy(), a.max(dim))
+            np.testing.assert_array_equal(x.topk(1, dim)[0].numpy(), a.max(dim, keepdims=True))
+            i = last(rng.integers(0, a.shape[dim], a.shape))
+            np.testing.assert_array_equal(x.gather(dim, torch.from_numpy(i)).numpy(), np.take_along_axis(a, i, dim))
+            z = torch.from_numpy(last(np.zeros_like(a))).scatter_add_(dim, torch.from_numpy(i), x)
+            np.testing.assert_allclose(z.sum(dim).numpy(), a.sum(dim), rtol=1e-4, atol=1e-5)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect")
+def test_nothing_is_read_behind_the_last_element():
+    p = subprocess.run([sys.executable, "-X", "faulthandler", "-c", _AT_THE_END], capture_output=True, text=True)
+    assert p.returncode == 0, p.stderr[-3000:]
