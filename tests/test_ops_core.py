@@ -426,7 +426,7 @@ def test_vander_is_numpys(n):
 
 def test_a_mean_of_another_size_needs_no_new_code():
     from rushlight.backends.cpu.evaluate import _compiled
-    from rushlight.ops.execute import _made
+    from rushlight.ops.folds import _made
 
     def kept():
         return len(_made), _compiled.cache_info().currsize

@@ -6,7 +6,6 @@ tape. A capture (compiler/capture.py) sees every call here first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -22,10 +21,10 @@ from ..core import dtype as D
 from ..core.promotion import require_fits, result_of
 from ..core.tensor import MAYBE, Tensor, bump, hooks, view_of, wrap
 from . import expr as E
-from .declare import REQUIRED, Gradient, Operator, Param
+from .declare import REQUIRED, Operator, Param
 from .geometry import Geometry, restride, row_major
 
-__all__ = ["run", "binary", "keep", "reads_values", "fold_gradient", "capture", "pointwise_arrays", "fold_arrays", "compute_dtypes",
+__all__ = ["run", "binary", "keep", "reads_values", "capture", "pointwise_arrays", "fold_arrays", "compute_dtypes",
            "normalize_dims", "HALF"]
 
 ndarray = np.ndarray
@@ -530,68 +529,6 @@ def expand_reduced(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -
     return f("expand")(g, shape)
 
 
-def fold_gradient(op: Operator) -> Gradient:
-    """The gradient of a reduction that adds: the rest of the chain rule through `finish` and `map`, by rule."""
-    names = [p.name for p in op.params]
-    numbers = [p.name for p in op.params if p.kind == "number"]
-    cache: dict[Any, Any] = {}
-
-    def formula(*args: Any) -> Any:
-        bound = dict(zip(reads, args, strict=True))
-        grad, meta, dim, keepdim = bound["grad"], bound["input_meta"], bound.get("dim"), bound.get("keepdim", False)
-        dims = normalize_dims(dim, len(meta.shape))
-        n = 1
-        for d in dims:
-            n *= meta.shape[d]
-        static = tuple(bound[k] for k in numbers)
-        g = cache.get(static)
-        if g is None:
-            vals = tuple(E.arg("input") if k == "input" else bound.get(k) for k in names)
-            fold = op.body(*vals)
-            if fold.combine != "add":
-                raise TypeError(f"the reduction {op.name} does not add: its record must give a gradient")
-            e = E.arg("grad")
-            if fold.finish is not None:
-                e = E.derivative(E.const(fold.finish(E.arg("s"), E.arg("n"))), "s", e)
-            full = E.derivative(fold.map, "input", e)
-            g = cache[static] = (e, full if "input" in E.inputs_of(full) else None)
-        values = {"n": n, "input": bound.get("input")}
-        gd = expand_reduced(_anonymous(g[0], grad, values) if g[1] is None else grad, meta.shape, dim, keepdim)
-        if g[1] is not None:
-            gd = _anonymous(g[1], gd, values)
-        return gd if gd._a.dtype == meta.array_dtype else gd.to(meta.dtype)
-
-    probe = trace_fold(op, tuple(E.arg("input") if p.kind == "tensor" else 2.0 if p.kind == "number" else None for p in op.params))[0]
-    needs_input = "input" in E.inputs_of(E.derivative(probe.map, "input", E.arg("grad")))
-    if probe.map.op == "arg" and probe.finish is None and not numbers:   # a plain sum: its gradient is the gradient, expanded
-        names = [n for n in names if n in ("dim", "keepdim")]
-
-        def plain(grad: Any, input_meta: Any, dim: Any = None, keepdim: bool = False) -> Any:
-            gd = expand_reduced(grad, input_meta.shape, dim, keepdim)
-            return gd if gd._a.dtype == input_meta.array_dtype else gd.to(input_meta.dtype)
-        return Gradient(plain, ("grad", "input_meta", *names))
-    reads = ("grad", "input_meta", *(["input"] if needs_input else []), *[n for n in names if n in ("dim", "keepdim") or n in numbers])
-    return Gradient(formula, reads)
-
-
-_made: dict[E.Expr, Callable] = {}
-
-
-def _anonymous(e: E.Expr, grad: Tensor, values: dict[str, Any]) -> Tensor:
-    """The expression of `grad` and what else it reads of `values`, by a pointwise operator that has no name. "n" is a number."""
-    if e.op == "arg":
-        return grad
-    names = [n for n in E.inputs_of(e) if n != "grad"]
-    f = _made.get(e)
-    if f is None:
-        body = E.substitute(e, {"grad": E.arg("grad1")})
-        env: dict[str, Any] = {"BODY": lambda: body}
-        exec(f"def g({', '.join(['grad1', *names])}): return BODY()", env)
-        env["g"].__annotations__ = {n: "Number" if n == "n" else "Tensor" for n in ("grad1", *names)}
-        f = _made[e] = Operator("pointwise", env["g"], name="chain", public=False).function
-    return f(grad, *[values[n] for n in names])
-
-
 # --- views ----------------------------------------------------------------------------------------------------------
 def _run_view(op: Operator, values: tuple) -> Any:
     t = values[0]
@@ -639,6 +576,19 @@ def _half_in(op: Operator, arrays: list[Any]) -> tuple[list[Any], np.dtype | Non
             a = [x.astype(F32) for x in a]
         out.append(a)
     return out, back
+
+
+def kept_of(op: Operator, values: tuple) -> dict[str, Any]:
+    """By name, the arrays that the fast form of an operator hands to its gradient. Nothing is written."""
+    arrays, cpu = arrays_of(op, values)
+    if not cpu:
+        return dict.fromkeys(op.keeps)
+    if op.check is not None:
+        arrays = list(op.check(*arrays) or arrays)
+    arrays = [a.copy() if p.name in op.mutates and a is not None else a for p, a in zip(op.params, arrays, strict=True)]
+    with np.errstate(all="ignore"):
+        _, *kept = op.array(*(arrays if op.exact else _half_in(op, arrays)[0]), True)  # type: ignore[misc]
+    return dict(zip(op.keeps, kept, strict=True))
 
 
 def _run_structural(op: Operator, values: tuple) -> Any:

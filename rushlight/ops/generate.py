@@ -430,11 +430,11 @@ def _idunder(op: Operator) -> Callable:
 # --- the tape -------------------------------------------------------------------------------------------------------
 def _formulas(op: Operator) -> dict[str, Gradient]:
     """The gradient formulas of an operator; those of pointwise records become pointwise operators themselves."""
-    from . import execute
+    from .folds import fold_gradient
     if op.joint is not None:
         return {}
     if op.kind == "reduction" and not op.gradients:
-        return {"input": execute.fold_gradient(op)}
+        return {"input": fold_gradient(op)}
     if op.kind != "pointwise":
         return dict(op.gradients)
     out = {}
