@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rushlight import _missing
+
 from .core.device import device
 from .core.dtype import dtype
 from .core.layout import layout, memory_format
@@ -10,3 +12,6 @@ from .core.tensor import Size
 from .core.tensor import Tensor as TensorBase
 
 __all__ = ["Generator", "Size", "TensorBase", "default_generator", "device", "dtype", "layout", "memory_format"]
+
+
+_missing.hint(__name__)

@@ -6,8 +6,10 @@ used; importing this loads NumPy and the operators' records, nothing else.
 
 from __future__ import annotations
 
+import sys as _sys
 from typing import Any
 
+from . import _missing
 from .core import dtype as _dtype
 from .core.device import device as device
 from .core.dtype import dtype as dtype
@@ -76,7 +78,7 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as err:
             if err.name != f"{__name__}.{name}":
                 raise
-            raise AttributeError(f"module 'torch' has no attribute '{name}': Rushlight does not have this part yet") from None
+            raise _missing.missing(__name__, name) from None
     elif name == "__all__":  # what `import *` asks for: everything but the modules
         from types import ModuleType
 
@@ -94,7 +96,7 @@ def __getattr__(name: str) -> Any:
         elif name.endswith("_") and name[:-1] in table and table[name[:-1]].inplace:
             value = table[name[:-1]].inplace_function
         else:
-            raise AttributeError(f"module 'torch' has no attribute '{name}': if PyTorch has it, Rushlight does not have it yet")
+            raise _missing.missing(__name__, name)
     globals()[name] = value
     return value
 
@@ -109,3 +111,5 @@ def __dir__() -> list[str]:
 from . import ops as _ops  # noqa: E402
 
 _ops.load()
+if _missing.Finder not in _sys.meta_path:
+    _sys.meta_path.append(_missing.Finder)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from rushlight import _missing
+
 from .compiler import (
     allow_in_graph,
     assume_constant_result,
@@ -54,3 +56,6 @@ def maybe_mark_dynamic(t: Any, index: Any) -> None:
 
 def mark_static(t: Any, index: Any = None) -> None:
     """Accepted: every shape has a capture of its own."""
+
+
+_missing.hint(__name__)

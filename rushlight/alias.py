@@ -147,8 +147,8 @@ class _Finder:
             if fullname[6:].split(".", 1)[0] not in _HIDDEN and _asked_by_find_spec():
                 return None
             raise ModuleNotFoundError(
-                f"No module named {fullname!r}: torch is Rushlight {getattr(root, '__version__', '')} here, which does "
-                f"not have this module. Use what Rushlight has (dir(torch)), or run the program with PyTorch itself.",
+                f"No module named {fullname!r}: if PyTorch has it, Rushlight does not have it yet (torch is Rushlight "
+                f"{getattr(root, '__version__', '')} here)",
                 name=fullname,
             )
         spec = ModuleSpec(fullname, _Loader(module), origin=getattr(module, "__file__", None),  # type: ignore[arg-type]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from rushlight import _missing
+
 
 def __getattr__(name: str) -> Any:
     from .ops import declare, execute, load
 
     load()
     if name not in declare.RESULTS:
-        raise AttributeError(f"module 'torch.return_types' has no attribute {name!r}")
+        raise _missing.missing(__name__, name)
     return execute.named_type(declare.RESULTS[name])
 
 

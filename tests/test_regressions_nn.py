@@ -557,3 +557,32 @@ def test_load_refuses_unknown_arguments(weights_only):  # mission: G-05
         torch.load(file, weights_only=weights_only, bogus=1)
     file.seek(0)
     assert torch.load(file, weights_only=weights_only, encoding="utf-8") == [1]
+
+
+# --- names that are not there -------------------------------------------------------------------------------------------
+
+LATER = "Rushlight does not have it yet"
+WITHOUT = ["nn", "nn.functional", "nn.init", "nn.parallel", "nn.utils", "nn.utils.rnn", "optim", "optim.lr_scheduler", "autograd", "utils", "utils.data", "cuda",
+           "backends", "backends.cuda", "compiler", "serialization", "fft", "linalg", "special", "masked", "sparse", "signal.windows", "ops"]
+
+
+@pytest.mark.parametrize("module", ["", *WITHOUT])
+def test_missing_names_have_a_hint_however_they_are_asked_for(module):
+    ours, theirs = (f"{root}.{module}".rstrip(".") for root in ("rushlight", "torch"))
+    exec(f"import {ours}")
+    with pytest.raises(AttributeError, match=f"module '{theirs}' has no attribute 'Nothing'.*{LATER}"):
+        exec(f"{ours}.Nothing", {"rushlight": torch})
+    with pytest.raises(ImportError, match=f"cannot import name 'Nothing' from '{theirs}'.*{LATER}") as error:
+        exec(f"from {ours} import Nothing")
+    assert type(error.value) is ImportError and error.value.name == ours
+    with pytest.raises(ModuleNotFoundError, match=f"No module named '{ours}.nothing'") as error:
+        exec(f"import {ours}.nothing")
+    assert error.value.name == f"{ours}.nothing"
+    assert not hasattr(eval(ours, {"rushlight": torch}), "Nothing") and getattr(eval(ours, {"rushlight": torch}), "Nothing", 3) == 3
+
+
+def test_missing_modules_have_the_hint_and_find_spec_says_none():
+    import importlib.util
+    with pytest.raises(ModuleNotFoundError, match=LATER):
+        import rushlight.distributions  # noqa: F401
+    assert importlib.util.find_spec("rushlight.distributions") is None

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rushlight import _missing
+
 _WHERE = {
     "no_grad": "modes", "enable_grad": "modes", "set_grad_enabled": "modes", "inference_mode": "modes",
     "set_multithreading_enabled": "modes", "is_grad_enabled": "modes", "detect_anomaly": "modes", "set_detect_anomaly": "modes",
@@ -31,7 +33,7 @@ def __getattr__(name: str) -> Any:
             return import_module("." + name, __name__)
         except ModuleNotFoundError:
             pass
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _missing.missing(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from rushlight import _missing
+
 from ..core.errors import place
 from ..core.tensor import Tensor, bump, hooks, view_of, wrap
 from .modes import modes
@@ -380,3 +382,5 @@ class _VariableMeta(type):
 class Variable(metaclass=_VariableMeta):
     """`Variable(data, requires_grad=False, volatile=False)`: today a tensor; `isinstance(x, Variable)` holds for every tensor."""
 
+
+_missing.hint(__name__)

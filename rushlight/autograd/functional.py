@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rushlight import _missing
+
 from ..core.tensor import Tensor, hooks
 from .engine import grad
 from .modes import enable_grad
@@ -150,3 +152,6 @@ def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
 def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
     """(output, H v) of a scalar function; H is symmetric, so this is `vhp`, which is the cheaper of the two."""
     return vhp(func, inputs, v, create_graph, strict)
+
+
+_missing.hint(__name__)

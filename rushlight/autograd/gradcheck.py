@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rushlight import _missing
+
 from ..core.tensor import Tensor, wrap
 from .engine import grad as _grad
 
@@ -152,3 +154,6 @@ class _Module(type(sys)):  # type: ignore[misc]
 
 
 sys.modules[__name__].__class__ = _Module
+
+
+_missing.hint(__name__)

@@ -6,6 +6,8 @@ from _thread import get_ident
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from rushlight import _missing
+
 from ..core.tensor import Tensor, bump
 from .modes import modes
 from .node import Node, RemovableHandle, _output_of, edge, saved_hooks
@@ -164,3 +166,6 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Count a write to the memory of a tensor (or of several) that was made by other means, so that backward notices it."""
     for t in (tensor,) if isinstance(tensor, Tensor) else tuple(tensor):
         bump(t)
+
+
+_missing.hint(__name__)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rushlight import _missing
+
 _SETTINGS = ("cudnn", "cuda", "mps")     # torch.backends: modules of settings, loaded when asked for
 
 
@@ -18,4 +20,4 @@ def __getattr__(name: str) -> Any:
     if name in _SETTINGS:
         from importlib import import_module
         return import_module("." + name, __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _missing.missing(__name__, name)

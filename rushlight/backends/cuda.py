@@ -1,5 +1,7 @@
 """`torch.backends.cuda`: settings of a backend that is not there; they have no effect."""
 
+from rushlight import _missing
+
 
 class _Matmul:
     allow_tf32 = False
@@ -10,3 +12,6 @@ matmul = _Matmul()
 
 def is_built() -> bool:
     return False
+
+
+_missing.hint(__name__)

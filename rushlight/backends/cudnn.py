@@ -1,5 +1,7 @@
 """`torch.backends.cudnn`: the settings that programs make; without a CUDA backend they have no effect."""
 
+from rushlight import _missing
+
 enabled = True
 benchmark = False
 deterministic = False
@@ -13,3 +15,6 @@ def is_available() -> bool:
 
 def version() -> None:
     return None
+
+
+_missing.hint(__name__)

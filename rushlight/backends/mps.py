@@ -1,5 +1,7 @@
 """`torch.backends.mps`: there is no such backend."""
 
+from rushlight import _missing
+
 
 def is_available() -> bool:
     return False
@@ -7,3 +9,6 @@ def is_available() -> bool:
 
 def is_built() -> bool:
     return False
+
+
+_missing.hint(__name__)

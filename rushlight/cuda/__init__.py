@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rushlight import _missing
+
 __all__ = ["is_available", "device_count", "is_initialized", "init", "current_device", "set_device", "get_device_name", "get_device_properties",
            "get_device_capability", "manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "empty_cache", "synchronize", "memory_allocated",
            "max_memory_allocated", "memory_reserved", "max_memory_reserved", "reset_peak_memory_stats", "is_bf16_supported", "device", "Stream", "Event",
@@ -120,3 +122,6 @@ class Stream:
 class Event:
     def __init__(self, *args: Any, **kw: Any) -> None:
         raise _none("torch.cuda.Event")
+
+
+_missing.hint(__name__)

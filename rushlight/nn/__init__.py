@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from rushlight import _missing
+
 from . import modules
 
 _SUBMODULES = ("functional", "init", "modules", "parallel", "parameter", "utils")
@@ -46,7 +48,7 @@ def __getattr__(name: str) -> Any:
     elif name in modules.__all__:
         value = getattr(modules, name)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: if PyTorch has it, Rushlight does not have it yet")
+        raise _missing.missing(__name__, name)
     globals()[name] = value
     return value
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rushlight import _missing
+
 # Operators of the main namespace that PyTorch shows here too.
 _SHARED = frozenset({
     "adaptive_avg_pool1d", "avg_pool1d", "bilinear", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d",
@@ -39,7 +41,7 @@ def __getattr__(name: str) -> Any:
         return [n for n in (*__dir__(), *_INPLACE) if n[0] != "_" and n not in ("Any", "annotations")]
     function = None if name.startswith("__") else _find(name)
     if function is None:
-        raise AttributeError(f"module 'torch.nn.functional' has no attribute {name!r}")
+        raise _missing.missing(__name__, name)
     globals()[name] = function
     return function
 

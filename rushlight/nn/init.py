@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rushlight
+from rushlight import _missing
 from rushlight.core.tensor import Tensor
 
 __all__ = [
@@ -278,3 +279,6 @@ kaiming_uniform = _deprecated(kaiming_uniform_)
 kaiming_normal = _deprecated(kaiming_normal_)
 orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)
+
+
+_missing.hint(__name__)

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import Any
 
 import rushlight
+from rushlight import _missing
 from rushlight.core.tensor import Tensor
 
 __all__ = ["Parameter", "UninitializedParameter", "is_lazy", "Buffer", "UninitializedBuffer",
@@ -193,3 +194,6 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[mis
 
     def _like(self, device: Any, dtype: Any) -> Any:
         return self.__class__(self.requires_grad, device, dtype, self.persistent)
+
+
+_missing.hint(__name__)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rushlight import _missing
+
 FAMILIES = ("arithmetic", "math", "compare", "reduce", "view", "slices", "create", "copy", "index", "gather",
             "masks", "scatter_views", "join", "sort", "sets", "statistics", "matmul", "einsum", "random",
             "activation", "linear", "attention", "loss", "loss_class", "loss_ctc", "norm", "conv", "pool",
@@ -63,7 +65,7 @@ def names(namespace: str = "torch") -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name != "aten":
-        raise AttributeError(f"module 'torch.ops' has no attribute {name!r}")
+        raise _missing.missing(__name__, name)
     from importlib import import_module
     return import_module(".aten", __name__)
 
@@ -77,5 +79,5 @@ def attribute(namespace: str, name: str) -> Callable[..., Any]:
         return table[name].function
     op = table.get(name[:-1]) if name.endswith("_") else None
     if op is None or not op.inplace:
-        raise AttributeError(f"module 'torch.{namespace}' has no attribute {name!r}")
+        raise _missing.missing(f"rushlight.{namespace}", name)
     return op.inplace_function

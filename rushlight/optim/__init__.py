@@ -7,6 +7,8 @@ utils.data, nor (apart from swa_utils) nn.
 
 from typing import Any
 
+from rushlight import _missing
+
 from . import lr_scheduler
 from ._adafactor import Adafactor
 from ._muon import Muon
@@ -33,4 +35,4 @@ def __getattr__(name: str) -> Any:
     if name == "swa_utils":      # the one part that needs nn
         from importlib import import_module
         return import_module(f"{__name__}.swa_utils")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _missing.missing(__name__, name)

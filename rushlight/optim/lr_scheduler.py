@@ -19,6 +19,7 @@ from typing import Any
 from weakref import ref
 
 import rushlight as torch
+from rushlight import _missing
 
 from .optimizer import Optimizer
 
@@ -559,3 +560,6 @@ from ._lr_feedback import CyclicLR, OneCycleLR, ReduceLROnPlateau  # noqa: E402
 
 for _cls in (CyclicLR, OneCycleLR, ReduceLROnPlateau):
     _cls.__module__ = __name__
+
+
+_missing.hint(__name__)

@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 import rushlight as torch
+from rushlight import _missing
 
 from .update import Rule, Variant, advance_counters, apply_update, ndarray
 
@@ -509,3 +510,6 @@ class ElementwiseOptimizer(Optimizer):
             if name not in columns:
                 columns[name] = [state[name] for state in states]
         apply_update(rule, columns, scalars, bool(group.get("differentiable")))
+
+
+_missing.hint(__name__)

@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 import rushlight as torch
+from rushlight import _missing
 from rushlight.nn import Module
 
 from .lr_scheduler import LRScheduler, _per_group
@@ -176,3 +177,6 @@ class SWALR(LRScheduler):
             start = group["swa_lr"] if before == 1 else (group["lr"] - before * group["swa_lr"]) / (1 - before)
             rates.append(group["swa_lr"] * now + start * (1 - now))
         return rates
+
+
+_missing.hint(__name__)

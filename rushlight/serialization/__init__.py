@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
+from rushlight import _missing
+
 from ..core.storage import TypedStorage, UntypedStorage
 from . import _legacy, _pickler, _rebuild, _unpickler, _zip
 from ._legacy import storage_dtype
@@ -567,3 +569,6 @@ def _map(file: Any) -> Any:
         with open(file.name, "r+b") as writable:
             return mmap.mmap(writable.fileno(), 0, access=mmap.ACCESS_WRITE)
     return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+
+
+_missing.hint(__name__)

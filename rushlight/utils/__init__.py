@@ -7,6 +7,8 @@ import importlib
 import pkgutil
 from typing import Any
 
+from rushlight import _missing
+
 
 def swap_tensors(t1: Any, t2: Any) -> None:
     """Exchanges two tensors: everything that knows one of them sees the other's contents, class and attributes.
@@ -38,4 +40,4 @@ def swap_tensors(t1: Any, t2: Any) -> None:
 def __getattr__(name: str) -> Any:
     if not name.startswith("_") and any(m.name == name for m in pkgutil.iter_modules(__path__)):
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _missing.missing(__name__, name)

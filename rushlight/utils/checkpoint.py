@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import rushlight
+from rushlight import _missing
 from rushlight.autograd.function import Function
 from rushlight.autograd.graph import saved_tensors_hooks
 from rushlight.autograd.modes import modes
@@ -221,3 +222,6 @@ def checkpoint_sequential(functions: Any, segments: int, input: Any, use_reentra
     for low in range(0, size * (segments - 1), size):
         input = checkpoint(chain(low, low + size), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return chain(size * (segments - 1), len(parts))(input)
+
+
+_missing.hint(__name__)

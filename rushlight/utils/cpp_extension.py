@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rushlight import _missing
+
 try:
     from setuptools.command.build_ext import build_ext as _build_ext
 except ImportError:  # only BuildExtension and CppExtension need it
@@ -202,3 +204,6 @@ def load_inline(name: str, cpp_sources: str | Sequence[str], cuda_sources: Any =
     path.write_text("\n".join([*([] if no_implicit_headers else ["#include <rushlight.h>"]), *texts]))
     return load(name, [str(path)], extra_cflags, None, None, extra_ldflags, extra_include_paths, root, verbose, with_cuda, with_sycl,
                 is_python_module, False, keep_intermediates)
+
+
+_missing.hint(__name__)

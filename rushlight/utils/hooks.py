@@ -9,6 +9,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from rushlight import _missing
+
 __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 
 _next_id = count().__next__
@@ -64,3 +66,6 @@ def warn_if_has_hooks(tensor: Any) -> None:
             warnings.warn(f"backward hook {hook!r} on tensor will not be serialized. If this is expected, you can "
                           "decorate the "
                           "function with @torch.utils.hooks.unserializable_hook to suppress this warning", stacklevel=2)
+
+
+_missing.hint(__name__)

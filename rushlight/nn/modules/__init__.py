@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from rushlight import _missing
+
 _FILES = {
     "module": "Module",
     "linear": "Bilinear Identity LazyLinear Linear",
@@ -51,7 +53,7 @@ def __getattr__(name: str) -> Any:
     elif name in _SUBMODULES:
         value = import_module(f"{__name__}.{name}")
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: if PyTorch has it, Rushlight does not have it yet")
+        raise _missing.missing(__name__, name)
     globals()[name] = value
     return value
 

@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import Any
 
 # Not when first asked for: these functions have their file's name, which a later import of the file would put here.
+from rushlight import _missing
+
 from .spectral_norm import remove_spectral_norm, spectral_norm
 from .weight_norm import remove_weight_norm, weight_norm
 
@@ -29,7 +31,7 @@ def __getattr__(name: str) -> Any:
     elif name in _SUBMODULES:
         value = import_module(f"{__name__}.{name}")
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _missing.missing(__name__, name)
     globals()[name] = value
     return value
 

@@ -8,6 +8,7 @@ from types import GeneratorType
 from typing import Any
 
 import rushlight
+from rushlight import _missing
 from rushlight.core.tensor import Tensor
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -77,3 +78,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
         for parameter in _as_list(parameters):
             if parameter.grad is not None:
                 parameter.grad.clamp_(min=-clip_value, max=clip_value)
+
+
+_missing.hint(__name__)

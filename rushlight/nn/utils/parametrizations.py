@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import rushlight
+from rushlight import _missing
 from rushlight.core.tensor import Tensor
 
 from .. import functional as F
@@ -204,3 +205,6 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
     if dim is None:
         dim = 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
     return register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+
+
+_missing.hint(__name__)

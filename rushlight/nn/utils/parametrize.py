@@ -12,6 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 import rushlight
+from rushlight import _missing
 from rushlight.core.tensor import Tensor
 
 from ..modules.container import ModuleDict, ModuleList
@@ -286,3 +287,6 @@ def transfer_parametrizations_and_params(from_module: Module, to_module: Module,
                                                                       range(every[name].ntensors)]:
                 setattr(to[name], member, getattr(every[name], member))
     return to_module
+
+
+_missing.hint(__name__)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import rushlight
+from rushlight import _missing
 from rushlight.core.tensor import Tensor
 
 __all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pad_packed_sequence", "pad_sequence",
@@ -214,3 +215,6 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The list of sequences of a PackedSequence."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
+
+
+_missing.hint(__name__)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
+from rushlight import _missing
 from rushlight.core.tensor import Tensor
 
 from ..modules._tables import ABSENT
@@ -90,3 +91,6 @@ def functional_call(module: Module, parameters_and_buffers: Mapping[str, Any], a
         parameters_and_buffers = dict(chain.from_iterable(d.items() for d in parameters_and_buffers))
     with _replaced(module, parameters_and_buffers, tie_weights, strict):
         return module(*args, **(kwargs or {}))
+
+
+_missing.hint(__name__)

@@ -5,6 +5,8 @@ from the random stream, in the same order. Knows tensors, collections and NumPy;
 the compiler.
 """
 
+from rushlight import _missing
+
 from ._utils.worker import get_worker_info
 from .dataloader import DataLoader, _DatasetKind, default_collate, default_convert
 from .dataset import (
@@ -31,3 +33,6 @@ __all__ = ["BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Datas
            "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset",
            "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "_DatasetKind", "default_collate",
            "default_convert", "get_worker_info", "random_split"]
+
+
+_missing.hint(__name__)

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
+from rushlight import _missing
+
 from ...core.errors import warn_once
 from . import _utils
 from ._utils.collate import default_collate, default_convert
@@ -293,3 +295,6 @@ class _InsteadOfWorkersIter(_SingleProcessDataLoaderIter):
             raise StopIteration
         self._take_one()
         return self._ahead.popleft()
+
+
+_missing.hint(__name__)

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import rushlight as torch
+from rushlight import _missing
 
 __all__ = ["Dataset", "IterableDataset", "TensorDataset", "StackDataset", "ConcatDataset", "ChainDataset", "Subset",
            "random_split"]
@@ -197,3 +198,6 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
     order = torch.randperm(n, generator=generator).tolist()
     return [Subset(dataset, order[end - size:end])  # type: ignore[misc]
             for end, size in zip(accumulate(lengths), lengths, strict=True)]
+
+
+_missing.hint(__name__)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import rushlight as torch
+from rushlight import _missing
 
 from .sampler import Sampler
 
@@ -58,3 +59,6 @@ class DistributedSampler(Sampler[int]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the permutation of that epoch."""
         self.epoch = epoch
+
+
+_missing.hint(__name__)

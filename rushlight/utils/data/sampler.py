@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import rushlight as torch
+from rushlight import _missing
 
 __all__ = ["BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler",
            "WeightedRandomSampler"]
@@ -141,3 +142,6 @@ class BatchSampler(Sampler[list[int]]):
 
 def _is_int(x: Any) -> bool:
     return isinstance(x, int) and not isinstance(x, bool)
+
+
+_missing.hint(__name__)
