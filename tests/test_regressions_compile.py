@@ -1142,3 +1142,24 @@ def test_capturing_asks_no_object_of_the_process_for_its_class():
 
 
 HELD = torch.full((3,), 5.0)
+
+
+def test_operators_with_forms_for_some_dtypes():
+    """Bools, integers and complex numbers have formulas of their own; they are compiled, too."""
+    big = torch.tensor([2**62 + 1, -(2**62) - 1, 7, -7])
+    by = torch.tensor([3, 3, -2, 2])
+    z = torch.tensor([1 + 2j, 0j, -3 + 0.5j])
+    truth = torch.tensor([True, False, True])
+
+    def f(big, by, z, truth):
+        kept = big.clone()
+        kept.div_(by, rounding_mode="trunc")
+        return (torch.div(big, by, rounding_mode="trunc") + 0, torch.div(big, by, rounding_mode="floor") + 0, kept, z.abs() + 0, z.sgn() * 1,
+                truth.square() + 0, truth.sign(), torch.lerp(z, z + 1, 0.25) * 1, torch.nan_to_num(z) * 1, torch.isreal(z))
+    want = f(big, by, z, truth)
+    assert want[0].tolist() == [1537228672809129301, -1537228672809129301, -3, -3] and want[1].tolist() == [1537228672809129301, -1537228672809129302, -4, -4]
+    c = compile_function(f)
+    for _ in range(4):
+        for got, expected in zip(c(big, by, z, truth), want, strict=True):
+            assert got.dtype is expected.dtype
+            assert torch.equal(got, expected) or torch.allclose(got, expected)

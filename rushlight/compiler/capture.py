@@ -211,7 +211,9 @@ class Capture:
             kept, self.kept = self.kept, outer
         if modes.grad and any(execute.rg(v) for v in values):
             r = tuple(r) if isinstance(r, tuple) else r
-            op.derived("record")(r, *values, *[kept.get(k) for k in op.keeps])
+            if any(k not in kept for k in op.keeps):      # backward may run when the capture is over, and then by the fast form
+                kept = {**execute.kept_of(op, values), **kept}
+            op.derived("record")(r, *values, *[kept[k] for k in op.keeps])
         return r
 
     def _view(self, op: Operator, values: tuple) -> Any:
@@ -251,6 +253,9 @@ class Capture:
         return t
 
     def _pointwise(self, op: Operator, values: tuple) -> Any:
+        form = execute.form_of(op, values)
+        if form is not None:
+            return self.call(form, values)
         t = self._plain(op, values, False)
         inputs, expr, compute = self.expression(op, values)
         v = self.new(t)
@@ -396,7 +401,10 @@ class Capture:
         target = self.view(t)
         inputs: Any = None
         if op.kind == "pointwise":
-            inputs, expr, compute = self.expression(op, values)
+            form = execute.form_of(op, values)
+            if form is not None and form.kind != "pointwise":
+                raise CaptureError(f"the in-place form of {op.name} is not captured for these dtypes")
+            inputs, expr, compute = self.expression(form or op, values)
         elif op.kind == "view":
             return self._plain(op, values, True)
         elif op.kind == "composite":
@@ -498,15 +506,19 @@ def _resolve_cast(e: E.Expr, name: str) -> E.Expr:
 
 
 class Spent(Node):
-    """The node of a result whose graph was freed within the compiled call."""
+    """The node of a result whose graph was freed within the compiled call. It has the name of eager's node, whose graph was freed too."""
 
-    __slots__ = ()
+    __slots__ = ("of",)
 
-    def __init__(self) -> None:
+    def __init__(self, of: str) -> None:
+        self.of = of
         self.seq, self.next, self.saved, self.where = next_seq(), (), None, None
+
+    def name(self) -> str:
+        return self.of
 
     def backward(self, grad: Any, next: tuple) -> tuple:
         from ..autograd.node import freed
-        raise freed()
+        raise RuntimeError(f"{freed()} The graph of this result ({self.of}) was used up inside the compiled call that returned it.")
 
 

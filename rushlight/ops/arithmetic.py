@@ -122,12 +122,6 @@ def _div_dtypes(d, rounding_mode):
 _floor_divide = E.floor_divide
 
 
-def _trunc_divide(x, y):
-    # exact for integers too: the floor, plus one where it went below the truncated quotient
-    q = _floor_divide(x, y)
-    return E.where((q < 0) & (q * y != x), q + 1, q)
-
-
 @pointwise(
     method=True,
     numbers=True,
@@ -147,6 +141,16 @@ def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | 
     if rounding_mode == "trunc":
         return E.cast(E.trunc(E.cast(input / other, "compute")), "compute")
     return input / other
+
+
+@pointwise(public=False, numbers=True, name="div", check=_careful(_check_div), result=_div_dtypes, differentiable=False)
+def _div_of_integers(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None):
+    """Exact beyond the integers that floats hold: the floor, plus one where it went below the truncated quotient."""
+    q = _floor_divide(input, other)
+    return q if rounding_mode == "floor" else E.where((q < 0) & (q * other != input), q + 1, q)
+
+
+div.forms[D.INTEGER] = _div_of_integers
 
 
 @pointwise(method=True, numbers=True, inplace=True, operator="floordiv", check=_careful(_check_zero), domain=(0.5, 3.0),

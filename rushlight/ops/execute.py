@@ -336,6 +336,11 @@ def _mask(d: np.dtype) -> int:
     return (1 << (8 * d.itemsize)) - 1 if d.kind == "u" else -1
 
 
+def form_of(op: Operator, values: tuple) -> Operator | None:
+    """The operator that computes a pointwise record for operands of these dtypes, where another does."""
+    return op.forms.get(compute_dtypes(op, arrays_of(op, values)[0])[0].category) if op.forms else None
+
+
 def _run_pointwise(op: Operator, values: tuple) -> Tensor:
     arrays, cpu = arrays_of(op, values)
     if not op.numbers and not any(isinstance(v, Tensor) for v in values):

@@ -27,6 +27,7 @@ from .execute import (
     capture,
     common_shape,
     compute_dtypes,
+    form_of,
     has_sparse,
     pointwise_arrays,
     run,
@@ -227,7 +228,7 @@ def _straight_inplace(op: Operator, a: ndarray, values: tuple) -> bool:
     if not cpu or op.check is not None and op.check(*arrays) is not None:
         return False
     compute, result = compute_dtypes(op, arrays)
-    if result.np != a.dtype or compute.name in HALF or broadcast(op, arrays) != a.shape:
+    if result.np != a.dtype or compute.name in HALF or compute.category in op.forms or broadcast(op, arrays) != a.shape:
         return False
     r = pointwise_arrays(op, arrays, compute, result, a)
     if r is not a:
@@ -266,7 +267,7 @@ def run_inplace_plain(op: Operator, values: tuple) -> Tensor:
     if not op.expanded:
         check_overlap(a, name)
     others = values[1:]
-    if recording and op.forms and compute_dtypes(op, arrays_of(op, values)[0])[0].category in op.forms:
+    if recording and form_of(op, values) is not None:
         # another operator computes it: its result is copied
         kept = [_copy_of(v, v._a.copy()) if isinstance(v, Tensor) and (v is t or v._v is t._v is not None) else v for v in values]
         r = run(op, tuple(kept))
