@@ -29,6 +29,7 @@ multiply ("beta, input, alpha, mat1, mat2"), and `legacy_method` those of the me
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,25 @@ TENSOR_KINDS = {"Tensor": "tensor", "Tensor | None": "optional", "Tensor | Numbe
 # names that other libraries and older versions use, accepted by every operator that has the parameter on the right
 OLD_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other", "a": "input", "dimension": "dim",
              "dims": "dim", "tensor": "input", "self": "input"}
+
+# Generated code keeps the names of parameters and calls its own things by these: locals, then globals, then what formulas read.
+_LOCALS = re.compile(r"_[a-z]{1,4}\d*|_[A-Z]_.*")
+_GLOBALS = frozenset("""ABSENT ANOMALY ARRAY BIG BIN BODY BOOL CAPTURE CHECK CPU CPU_DEFAULT DEFAULT DTYPE EV EVALUATOR F32 F64 FAST_ERRORS FINISH FN
+    HISTORY I64 INPLACE LEGACY LOOP MADE MAP MAYBE MISSING NAMED ND NODE NONNEGATIVE NUMBERS OLD OP OUT OVERLAP PLAIN QUIETS RECORD REDUCE RESULT
+    ROWS RUN SIZES SUM TENSORS Tensor TensorMeta UF asarray attach_many bump edge freed fresh_quiet modes new place quiet save save_result seq
+    unpack WRAP any enumerate float getattr int isinstance len list tuple AttributeError IndexError TypeError""".split())
+_READ = ("grad", "grads", "result", "results", "needs")
+
+
+def reserved(op: Operator, name: str) -> str | None:
+    """Why an operator cannot have a parameter of this name; None if it can."""
+    if _LOCALS.fullmatch(name) or name in _GLOBALS:
+        return "generated code calls something of its own so"
+    if name == "out" and op.has_out or name == "inplace" and op.inplace_argument:
+        return "every function of this kind has that argument"
+    if name in _READ and op.kind in ("pointwise", "reduction"):     # of whose formulas some are derived
+        return "gradient formulas read something else by that name"
+    return None
 
 
 class Param:
@@ -162,6 +182,12 @@ class Operator:
         # "view": `out` becomes the view (as in 0.3)
         self.out_dtype = out if isinstance(out, str) else "same" if kind in ("structural", "writes") else \
             "dtype" if kind in ("reduction", "creation") and any(p.name == "dtype" for p in self.params) else "cast"
+        for p in self.params:
+            why = reserved(self, p.name)
+            if why is not None:
+                raise TypeError(f"{self.name}() cannot have a parameter named {p.name!r}: {why}")
+        if kind == "reduction" and (not self.params or self.params[0].name != "input" or self.params[0].kind != "tensor"):
+            raise TypeError(f"{self.name}(): the first parameter of a reduction is `input: Tensor`")
         self.gradients: dict[str, Gradient] = {}
         self.joint: Gradient | None = None
         self.shape_rule: Callable | None = None

@@ -4,6 +4,9 @@ Everything generated shares the globals `G`. The wrappers of pointwise operators
 dtype, below `BIG` elements): one NumPy call, one tensor, one node if needed; whatever is not plain falls through to
 `execute.run`, which decides everything. Meaning never depends on the fast path. `G["ND"]` is the array class that the fast
 paths accept; a capture replaces it, which closes them all.
+
+Parameters keep their names in what is generated, so everything else there has names that no parameter can have
+(`declare.reserved`): locals begin with an underscore, the rest is in `G`, in capitals or Python's.
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ G: dict[str, Any] = {
     "ND": np.ndarray, "F32": np.dtype("float32"), "F64": np.dtype("float64"), "I64": np.dtype("int64"), "BOOL": np.dtype("bool"),
     "quiet": quiet, "QUIETS": quiets, "fresh_quiet": _fresh_quiet, "asarray": np.asarray,
     "Tensor": Tensor, "new": object.__new__, "modes": modes, "edge": edge, "save": save, "save_result": save_result,
-    "unpack": unpack, "freed": freed, "seq": next_seq, "place": place, "wrap": wrap, "bump": bump,
+    "unpack": unpack, "freed": freed, "seq": next_seq, "place": place, "WRAP": wrap, "bump": bump,
     "attach_many": attach_many, "TensorMeta": TensorMeta, "BIG": BIG, "MAYBE": MAYBE, "PLAIN": True, "ANOMALY": False, "__name__": "rushlight.ops.generated",
     "FAST_ERRORS": (AttributeError, TypeError, ValueError, RuntimeError, OverflowError, ArithmeticError, RuntimeWarning),
 }
@@ -213,7 +216,7 @@ def _signature(op: Operator, first: str | None = None, out: bool = True, flag: b
             continue
         if p.keyword and not star:
             if op.legacy:
-                parts.append("*old")
+                parts.append("*_old")
             else:
                 parts.append("*")
             star = True
@@ -223,13 +226,13 @@ def _signature(op: Operator, first: str | None = None, out: bool = True, flag: b
     if flag and op.inplace_argument:
         parts.append("inplace=False")
     if op.legacy and not star:
-        parts.append("*old")
+        parts.append("*_old")
         star = True
     if out and op.has_out:
         if not star:
             parts.append("*")
         parts.append("out=None")
-    parts.append("**kw")
+    parts.append("**_kw")
     return ", ".join(parts), "(" + "".join(v + ", " for v in values) + ")", env
 
 
@@ -239,11 +242,11 @@ def _prelude(op: Operator, inplace: bool, method: bool = False) -> list[str]:
     lines = []
     flag = "inplace" if op.inplace_argument and not inplace else str(inplace)
     # an unknown keyword, or a required parameter given by an old name
-    lines.append("    if kw:")
-    lines.append(f"        return OLD(OP, {values}, kw, {'out' if op.has_out and not inplace else 'None'}, {flag})")
+    lines.append("    if _kw:")
+    lines.append(f"        return OLD(OP, {values}, _kw, {'out' if op.has_out and not inplace else 'None'}, {flag})")
     if op.legacy:
-        lines.append("    if old:")
-        lines.append(f"        return LEGACY(OP, {values}, old, {'out' if op.has_out and not inplace else 'None'}, {flag}, {method or inplace})")
+        lines.append("    if _old:")
+        lines.append(f"        return LEGACY(OP, {values}, _old, {'out' if op.has_out and not inplace else 'None'}, {flag}, {method or inplace})")
     required = [p for p in op.params if p.default is REQUIRED and p.kind != "sizes"]
     # a tensor that is missing in front of one that was given is found by whatever reads it
     absent = [p.name for p in required if p is required[-1] or p.kind not in ("tensor", "operand", "list", "mask")]
@@ -380,11 +383,11 @@ def _dunder(op: Operator, record: list[str] | None = None) -> Callable:
     if plain is not None and plain.ok and plain.ufunc is not None and len(plain.tensors) == 2 and paths.floats_pass(op):
         loop = env["LOOP"] = plain.loop(op)
         path = paths.pointwise_path(op, t[0], "    ", plain, dunder=True, big=loop is not None)
-        call = next((i for i, line in enumerate(path) if "RECORD[0](t, " in line), None)
+        call = next((i for i, line in enumerate(path) if "RECORD[0](_t, " in line), None)
         if call is not None and record is not None:
             indent = path[call][:len(path[call]) - len(path[call].lstrip())]
-            others = [f"; {p.name} = {paths.default_name(p)}" for p in op.params if p.name not in t]
-            path[call:call + 1] = [f"{indent}while rg:     # once", f"{indent}    t_ = t{''.join(others)}",
+            others = [f"{indent}    {p.name} = {paths.default_name(p)}" for p in op.params if p.name not in t]
+            path[call:call + 1] = [f"{indent}while _rg:     # once", *others,
                                    *[indent + line.replace(": return", ": break").replace("place()", "place(2)") for line in record], f"{indent}    break"]
         lines += path
         env["UF"] = plain.ufunc
@@ -423,8 +426,8 @@ def _idunder(op: Operator) -> Callable:
         loop = env["LOOP"] = plain.loop(op)
         lines += paths.inplace_path(plain, "    ", big=loop is not None)
         env["UF"] = plain.ufunc
-    lines.append(f"    return F({t[0]}, {t[1]})")
-    return make("\n".join(lines), name, F=op.inplace_function, **env)
+    lines.append(f"    return FN({t[0]}, {t[1]})")
+    return make("\n".join(lines), name, FN=op.inplace_function, **env)
 
 
 # --- the tape -------------------------------------------------------------------------------------------------------
@@ -552,12 +555,12 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _record(op: Operator, inplace: bool) -> Callable:
     from .inplace import set_history
-    source = [f"def record(t_, {', '.join([*[p.name for p in op.params], *op.keeps])}):", *_record_lines(op, inplace)]
+    source = [f"def record(_t, {', '.join([*[p.name for p in op.params], *op.keeps])}):", *_record_lines(op, inplace)]
     return make("\n".join(source), "record", NODE=op.derived("node"), HISTORY=set_history)
 
 
 def _record_lines(op: Operator, inplace: bool) -> list[str]:
-    """The body of `record`: a node for the result t_, if one is wanted."""
+    """The body of `record`: a node for the result _t, if one is wanted."""
     formulas, names, tensors = _plan(op)
     wanted = {p.name for p in tensors} if op.joint else set(formulas)
     multi = op.returns is not None or op.multi
@@ -565,12 +568,12 @@ def _record_lines(op: Operator, inplace: bool) -> list[str]:
     lines = ["    if not modes.grad: return"]
     edges = []
     for i, p in enumerate(tensors):
-        e = f"e{i}"
+        e = f"_e{i}"
         if p.name not in wanted:
             edges.append("None")
             continue
         if p.kind == "list":
-            lines.append(f"    {e} = [edge(x) if x._rg else None for x in {p.name}]")
+            lines.append(f"    {e} = [edge(_x) if _x._rg else None for _x in {p.name}]")
             edges.append("*" + e)
         elif p.kind == "tensor":
             lines.append(f"    {e} = ({p.name}._node if {p.name}._base is None else edge({p.name})) if {p.name}._rg else None")
@@ -580,34 +583,34 @@ def _record_lines(op: Operator, inplace: bool) -> list[str]:
                 f"not getattr({p.name}, '_rg', False)"
             lines.append(f"    {e} = None if {number} else {p.name}._node if {p.name}._base is None else edge({p.name})")
             edges.append(e)
-    tests = [f"e{i} is None" if p.kind != "list" else f"not any(e{i})" for i, p in enumerate(tensors) if p.name in wanted]
+    tests = [f"_e{i} is None" if p.kind != "list" else f"not any(_e{i})" for i, p in enumerate(tensors) if p.name in wanted]
     lines.append(f"    if {' and '.join(tests) or 'True'}: return")
     if not multi and not (op.kind == "pointwise" and op.result in ("same", "float", "real")):  # these cannot lead to integers
-        lines.append("    if t_._a.dtype.kind in 'biu': return")
-    lines.append("    n_ = new(NODE); n_.seq = seq()")
+        lines.append("    if _t._a.dtype.kind in 'biu': return")
+    lines.append("    _n = new(NODE); _n.seq = seq()")
     if op.kind == "pointwise":
-        lines.append("    a_ = t_._a; s_ = a_.shape; d_ = a_.dtype")
+        lines.append("    _a = _t._a; _s = _a.shape; _d = _a.dtype")
     nxt = ", ".join(edges)
-    lines.append(f"    n_.next = ({nxt}{',' if nxt else ''})")
+    lines.append(f"    _n.next = ({nxt}{',' if nxt else ''})")
     saves = []
     tnames = {p.name: (i, p) for i, p in enumerate(tensors)}
     anysave = False
     for nm in names:
         users = [a for a, g in formulas.items() if nm in g.reads]
         cond = "" if op.joint else " or ".join(
-            (f"e{tnames[a][0]} is not None" if tnames[a][1].kind != "list" else f"any(e{tnames[a][0]})") for a in users)
+            (f"_e{tnames[a][0]} is not None" if tnames[a][1].kind != "list" else f"any(_e{tnames[a][0]})") for a in users)
         every = op.joint or set(users) == wanted
         if nm in ("result", "results") or op.returns and nm in op.returns:
-            v = "save_result(t_)" if nm == "result" and not multi else "save_result(t_[0])" if nm == "result" else \
-                "tuple(save_result(x, i) if x is not None else None for i, x in enumerate(t_))" if nm == "results" else \
-                f"save_result(t_[{op.returns.index(nm)}], {op.returns.index(nm)})"  # type: ignore[union-attr]
+            v = "save_result(_t)" if nm == "result" and not multi else "save_result(_t[0])" if nm == "result" else \
+                "tuple(save_result(_x, _i) if _x is not None else None for _i, _x in enumerate(_t))" if nm == "results" else \
+                f"save_result(_t[{op.returns.index(nm)}], {op.returns.index(nm)})"  # type: ignore[union-attr]
             anysave = True
         elif nm in op.keeps:
-            v, every = f"None if {nm} is None else wrap({nm})", True
+            v, every = f"None if {nm} is None else WRAP({nm})", True
         elif nm.endswith("_meta") and nm not in pnames:
             base = nm[:-5]
             kind = tnames[base][1].kind if base in tnames else "tensor"
-            v = f"[TensorMeta(x) for x in {base}]" if kind == "list" else f"TensorMeta({base})" if kind == "tensor" else \
+            v = f"[TensorMeta(_x) for _x in {base}]" if kind == "list" else f"TensorMeta({base})" if kind == "tensor" else \
                 f"TensorMeta({base}) if isinstance({base}, Tensor) else None"
             every = True
         elif nm in tnames or any(p.name == nm and p.kind in ("mask",) for p in op.params):
@@ -626,16 +629,16 @@ def _record_lines(op: Operator, inplace: bool) -> list[str]:
         for i, p in enumerate(tensors):
             if p.name in wanted:
                 fits.append((i, len(saves)))
-                saves.append(f"None if e{i} is None or (a_ := {p.name}._a).shape == s_ and a_.dtype is d_ else TensorMeta({p.name})")
-    lines.append(f"    n_.saved = ({', '.join(saves)}{',' if saves else ''})")
-    lines.append("    n_.where = place()" if anysave else "    n_.where = place() if ANOMALY and modes.anomaly else None")
+                saves.append(f"None if _e{i} is None or (_a := {p.name}._a).shape == _s and _a.dtype is _d else TensorMeta({p.name})")
+    lines.append(f"    _n.saved = ({', '.join(saves)}{',' if saves else ''})")
+    lines.append("    _n.where = place()" if anysave else "    _n.where = place() if ANOMALY and modes.anomaly else None")
     if inplace:
-        lines.append("    HISTORY(t_, n_)")
+        lines.append("    HISTORY(_t, _n)")
     elif multi:
-        lines.append("    n_.outputs = len(t_)")
-        lines.append("    attach_many(t_, n_)")
+        lines.append("    _n.outputs = len(_t)")
+        lines.append("    attach_many(_t, _n)")
     else:
-        lines.append("    t_._node = n_; t_._rg = True")
+        lines.append("    _t._node = _n; _t._rg = True")
     return lines
 
 

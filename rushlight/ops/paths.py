@@ -44,7 +44,7 @@ SAMPLE = np.ones(1, np.float32)      # stands for any operand of floats
 
 
 def default_name(p: Param) -> str:
-    return f"D_{p.name}"
+    return f"_D_{p.name}"
 
 
 def floats_pass(op: Operator) -> bool:
@@ -99,39 +99,39 @@ def operands_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
         made[key] = f
         return f
 
-    lines = ["    try:", f"        a = {first.name}._a; d = a.dtype; rg = {first.name}._rg"]
-    lines.append("        ok = a.__class__ is ND and (d is F32 or d is F64) and a.size < BIG")
-    values = {first.name: "a"}
+    lines = ["    try:", f"        _a = {first.name}._a; _d = _a.dtype; _rg = {first.name}._rg"]
+    lines.append("        _ok = _a.__class__ is ND and (_d is F32 or _d is F64) and _a.size < BIG")
+    values = {first.name: "_a"}
     for i, p in enumerate(operands):
         if p is first:
             continue
-        values[p.name] = f"b{i}"
-        tensor = f"b{i} = {p.name}._a; ok = ok and b{i}.dtype is d and b{i}.__class__ is ND; rg = rg or {p.name}._rg"
+        values[p.name] = f"_b{i}"
+        tensor = f"_b{i} = {p.name}._a; _ok = _ok and _b{i}.dtype is _d and _b{i}.__class__ is ND; _rg = _rg or {p.name}._rg"
         if p.kind == "mask":
-            lines.append(f"        b{i} = {p.name}._a; ok = ok and b{i}.dtype is BOOL and b{i}.__class__ is ND")
+            lines.append(f"        _b{i} = {p.name}._a; _ok = _ok and _b{i}.dtype is BOOL and _b{i}.__class__ is ND")
         elif p.kind == "tensor":
             lines.append("        " + tensor)
         else:
             k = chosen.index(p)
-            lines.append(f"        c{k} = {p.name}.__class__")
-            lines.append(f"        if c{k} is float or c{k} is int: b{i} = {p.name}; c{k} = 'n'")
+            lines.append(f"        _c{k} = {p.name}.__class__")
+            lines.append(f"        if _c{k} is float or _c{k} is int: _b{i} = {p.name}; _c{k} = 'n'")
             if p.default is None:
-                lines.append(f"        elif {p.name} is None: b{i} = None; c{k} = '-'")
-            lines.append(f"        else: {tensor}; c{k} = 't'")
-    lines += [f"        ok = ok and ({n}.__class__ is float or {n}.__class__ is int)" for n in numbers]
+                lines.append(f"        elif {p.name} is None: _b{i} = None; _c{k} = '-'")
+            lines.append(f"        else: {tensor}; _c{k} = 't'")
+    lines += [f"        _ok = _ok and ({n}.__class__ is float or {n}.__class__ is int)" for n in numbers]
     if op.has_out:
-        lines.append("        ok = ok and out is None")
-    key = "".join(f"c{k}, " for k in range(len(chosen))) + "".join(p.name + ", " for p in plain)
+        lines.append("        _ok = _ok and out is None")
+    key = "".join(f"_c{k}, " for k in range(len(chosen))) + "".join(p.name + ", " for p in plain)
     args = ", ".join(values.get(n, n) for n in names)
     lines += [
-        "        if ok:",
-        f"            r = quiet(MADE.get(({key})) or EVALUATOR({key}), {args}, d.type)",
-        "            t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False",
-        "            t._node = t._grad = t._v = t._base = None",
+        "        if _ok:",
+        f"            _r = quiet(MADE.get(({key})) or EVALUATOR({key}), {args}, _d.type)",
+        "            _t = new(Tensor); _t._a = _r if _r.__class__ is ND else asarray(_r); _t._rg = False",
+        "            _t._node = _t._grad = _t._v = _t._base = None",
     ]
     if has_gradient(op):
-        lines.append(f"            if rg: RECORD[0](t, {', '.join(p.name for p in op.params)})")
-    return [*lines, "            return t", "    except FAST_ERRORS: pass"], {"MADE": made, "EVALUATOR": evaluator}
+        lines.append(f"            if _rg: RECORD[0](_t, {', '.join(p.name for p in op.params)})")
+    return [*lines, "            return _t", "    except FAST_ERRORS: pass"], {"MADE": made, "EVALUATOR": evaluator}
 
 
 def _looped(f: Callable, loop: loops.Direct) -> Callable:
@@ -165,58 +165,58 @@ def pointwise_path(op: Operator, self_name: str, indent: str, plain: Plain, dund
     use = plain.ufunc is not None
     numbers = "".join(", " + p.name for p in plain.numbers)
     lines = ["try:"]
-    lines.append(f"    a = {t[0]}._a; d = a.dtype")
-    floats = "(d is F32 or d is F64)"
+    lines.append(f"    _a = {t[0]}._a; _d = _a.dtype")
+    floats = "(_d is F32 or _d is F64)"
     whole = (
         floats[:-1]
         + (
-            " or d is I64 and oc is not float)"
+            " or _d is I64 and _oc is not float)"
             if len(t) == 2 and plain.tensors[1].kind == "operand"
-            else " or d is I64)"
+            else " or _d is I64)"
         )
         if use and integers_pass(op, plain)
         else floats
     )
     if len(t) == 2:
         if plain.tensors[1].kind == "operand":
-            lines.append(f"    oc = {t[1]}.__class__")
-            lines.append("    if oc is float or oc is int:")
-            lines.append(f"        b = {t[1]}; ok = {whole if use else 'False'}; rg = {t[0]}._rg")
+            lines.append(f"    _oc = {t[1]}.__class__")
+            lines.append("    if _oc is float or _oc is int:")
+            lines.append(f"        _b = {t[1]}; _ok = {whole if use else 'False'}; _rg = {t[0]}._rg")
             lines.append("    else:")
             lines.append(
-                f"        b = {t[1]}._a; ok = d is b.dtype and b.__class__ is ND and {whole}; rg = {t[0]}._rg or "
+                f"        _b = {t[1]}._a; _ok = _d is _b.dtype and _b.__class__ is ND and {whole}; _rg = {t[0]}._rg or "
                 f"{t[1]}._rg"
             )
         else:
             lines.append(
-                f"    b = {t[1]}._a; ok = d is b.dtype and b.__class__ is ND and {whole}; rg = {t[0]}._rg or {t[1]}._rg"
+                f"    _b = {t[1]}._a; _ok = _d is _b.dtype and _b.__class__ is ND and {whole}; _rg = {t[0]}._rg or {t[1]}._rg"
             )
-        call = "quiet(UF, a, b)" if use else f"quiet(EV, a, b{numbers}, d.type)"
+        call = "quiet(UF, _a, _b)" if use else f"quiet(EV, _a, _b{numbers}, _d.type)"
     else:
-        lines.append(f"    ok = {whole}; rg = {t[0]}._rg")
-        call = "quiet(UF, a)" if use else f"quiet(EV, a{numbers}, d.type)"
-    lines.append("    if ok and a.__class__ is ND:")
+        lines.append(f"    _ok = {whole}; _rg = {t[0]}._rg")
+        call = "quiet(UF, _a)" if use else f"quiet(EV, _a{numbers}, _d.type)"
+    lines.append("    if _ok and _a.__class__ is ND:")
     least = 0 if len(t) == 1 and exact(plain.root) else loops.least(plain.root)
     if big and not use and least < loops.BIG:
-        from_ = f" if a.size >= {least} else None" if least else ""
-        lines.append(f"        r = LOOP(a{', b' if len(t) == 2 else ''}{numbers}){from_}")
-        lines.append(f"        if r is None and a.size < BIG: r = {call}")
+        from_ = f" if _a.size >= {least} else None" if least else ""
+        lines.append(f"        _r = LOOP(_a{', _b' if len(t) == 2 else ''}{numbers}){from_}")
+        lines.append(f"        if _r is None and _a.size < BIG: _r = {call}")
     elif big:
-        lines.append(f"        r = {call} if a.size < BIG else LOOP(a{', b' if len(t) == 2 else ''}{numbers if not use else ''})")
+        lines.append(f"        _r = {call} if _a.size < BIG else LOOP(_a{', _b' if len(t) == 2 else ''}{numbers if not use else ''})")
     else:
-        lines.append(f"        r = {call} if a.size < BIG else None")
-    lines.append("    else: r = None")
-    lines.append("    if r is not None:")
-    lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
-    lines.append("        t._node = t._grad = t._v = t._base = None")
+        lines.append(f"        _r = {call} if _a.size < BIG else None")
+    lines.append("    else: _r = None")
+    lines.append("    if _r is not None:")
+    lines.append("        _t = new(Tensor); _t._a = _r if _r.__class__ is ND else asarray(_r); _t._rg = False")
+    lines.append("        _t._node = _t._grad = _t._v = _t._base = None")
     if has_gradient(op):
         values = (
             ", ".join(p.name for p in op.params)
             if not dunder
             else ", ".join(p.name if p in plain.tensors else default_name(p) for p in op.params)
         )
-        lines.append(f"        if rg: RECORD[0](t, {values})")
-    lines.append("        return t")
+        lines.append(f"        if _rg: RECORD[0](_t, {values})")
+    lines.append("        return _t")
     lines.append("except FAST_ERRORS: pass")
     return [indent + x for x in lines]
 
@@ -241,55 +241,55 @@ def direct_path(op: Operator) -> list[str]:
     lines = ["    try:"]
     oks, rgs = [], []
     for i, p in enumerate(tensors):
-        read = f"a{i} = {p.name}._a; d{i} = a{i}.dtype"
-        ok = f"a{i}.__class__ is ND" + ("" if op.exact else f" and (d{i} is F32 or d{i} is F64 or d{i} is I64)")
+        read = f"_a{i} = {p.name}._a; _d{i} = _a{i}.dtype"
+        ok = f"_a{i}.__class__ is ND" + ("" if op.exact else f" and (_d{i} is F32 or _d{i} is F64 or _d{i} is I64)")
         if p.kind == "tensor":
             lines.append(f"        {read}")
             oks.append(ok)
             rgs.append(f"{p.name}._rg")
         else:
-            lines.append(f"        if {p.name} is None: a{i} = None; ok{i} = True; rg{i} = False")
-            lines.append(f"        else: {read}; ok{i} = {ok}; rg{i} = {p.name}._rg")
-            oks.append(f"ok{i}")
-            rgs.append(f"rg{i}")
+            lines.append(f"        if {p.name} is None: _a{i} = None; _ok{i} = True; _rg{i} = False")
+            lines.append(f"        else: {read}; _ok{i} = {ok}; _rg{i} = {p.name}._rg")
+            oks.append(f"_ok{i}")
+            rgs.append(f"_rg{i}")
     oks += [f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in op.params if p.kind == "number"]
     oks += [f"{p.name}.__class__ is int" for p in op.params if p.annotation == "int"]
-    lines.append(f"        ok = {' and '.join(oks)}; rg = {' or '.join(rgs)}")
-    lines.append("    except AttributeError: ok = False")
-    cond = "ok and out is None" if op.has_out else "ok"
+    lines.append(f"        _ok = {' and '.join(oks)}; _rg = {' or '.join(rgs)}")
+    lines.append("    except AttributeError: _ok = False")
+    cond = "_ok and out is None" if op.has_out else "_ok"
     if op.kind == "composite" and not op.gradients and op.joint is None:
-        cond += " and not (rg and modes.grad)"
+        cond += " and not (_rg and modes.grad)"
     lines.append(f"    if {cond}:")
-    at = {p.name: f"a{i}" for i, p in enumerate(tensors)}
+    at = {p.name: f"_a{i}" for i, p in enumerate(tensors)}
     args = ", ".join(at.get(p.name, p.name) for p in op.params)
     values = ", ".join(p.name for p in op.params)
     if op.check is not None:
-        lines.append(f"        c = CHECK({args})")
-        lines.append(f"        if c is not None: {args}, = c")
-    lines.append("        try: q = QUIETS.pop()")
-    lines.append("        except IndexError: q = fresh_quiet()")
+        lines.append(f"        _c = CHECK({args})")
+        lines.append(f"        if _c is not None: {args}, = _c")
+    lines.append("        try: _q = QUIETS.pop()")
+    lines.append("        except IndexError: _q = fresh_quiet()")
     if op.keeps:
-        lines.append(f"        try: r, {', '.join('k_' + k for k in op.keeps)} = q(ARRAY, {args}, rg and modes.grad)")
+        lines.append(f"        try: _r, {', '.join('_K_' + k for k in op.keeps)} = _q(ARRAY, {args}, _rg and modes.grad)")
     else:
-        lines.append(f"        try: r = q(ARRAY, {args})")
-    lines.append("        finally: QUIETS.append(q)")
+        lines.append(f"        try: _r = _q(ARRAY, {args})")
+    lines.append("        finally: QUIETS.append(_q)")
     for m in op.mutates:
         lines.append(f"        if {m} is not None: bump({m})")
     if several:
         return [
             *lines,
-            "        return tuple([None if x is None else wrap(x if x.__class__ is ND else asarray(x)) for x in r])",
+            "        return tuple([None if _x is None else WRAP(_x if _x.__class__ is ND else asarray(_x)) for _x in _r])",
         ]
     if named:
-        lines.append("        t = tuple([None if x is None else wrap(x if x.__class__ is ND else asarray(x)) for x in r])")
+        lines.append("        _t = tuple([None if _x is None else WRAP(_x if _x.__class__ is ND else asarray(_x)) for _x in _r])")
         if has_gradient(op):
-            lines.append(f"        if rg and modes.grad: RECORD[0](t, {values})")
-        return [*lines, "        return NAMED(OP)(t)"]
-    lines.append("        t = new(Tensor); t._a = r if r.__class__ is ND else asarray(r); t._rg = False")
-    lines.append("        t._node = t._grad = t._v = t._base = None")
+            lines.append(f"        if _rg and modes.grad: RECORD[0](_t, {values})")
+        return [*lines, "        return NAMED(OP)(_t)"]
+    lines.append("        _t = new(Tensor); _t._a = _r if _r.__class__ is ND else asarray(_r); _t._rg = False")
+    lines.append("        _t._node = _t._grad = _t._v = _t._base = None")
     if has_gradient(op):
-        lines.append(f"        if rg: RECORD[0](t, {values}{''.join(', k_' + k for k in op.keeps)})")
-    lines.append("        return t")
+        lines.append(f"        if _rg: RECORD[0](_t, {values}{''.join(', _K_' + k for k in op.keeps)})")
+    lines.append("        return _t")
     return lines
 
 
@@ -312,76 +312,76 @@ def writes_path(op: Operator, inplace: Callable | None = None) -> tuple[list[str
     env: dict[str, Any] = {"BODY": op.body, "CHECK": op.check, "OVERLAP": inplace}
     lines, oks, rgs = ["    try:"], [], []
     for i, p in enumerate(tensors):
-        read = f"a{i} = {p.name}._a; rg{i} = {p.name}._rg; ok{i} = a{i}.__class__ is ND"
+        read = f"_a{i} = {p.name}._a; _rg{i} = {p.name}._rg; _ok{i} = _a{i}.__class__ is ND"
         if inplace:
-            read += f" and a{i}.ndim and a{i} is not a0" if i else f" and {p.name}._base is None"
+            read += f" and _a{i}.ndim and _a{i} is not _a0" if i else f" and {p.name}._base is None"
         if p.kind == "operand":
-            lines.append(f"        if {p.name}.__class__ is float or {p.name}.__class__ is int: a{i} = {p.name}; ok{i} = True; rg{i} = False")
+            lines.append(f"        if {p.name}.__class__ is float or {p.name}.__class__ is int: _a{i} = {p.name}; _ok{i} = True; _rg{i} = False")
             lines.append(f"        else: {read}")
         else:
             lines.append(f"        {read}")
-        oks.append(f"ok{i}")
-        rgs.append(f"rg{i}")
+        oks.append(f"_ok{i}")
+        rgs.append(f"_rg{i}")
     oks += [f"({p.name}.__class__ is float or {p.name}.__class__ is int)" for p in op.params if p.kind == "number"]
     oks += [f"{p.name}.__class__ is int" for p in op.params if p.annotation == "int"]
     if inplace:
-        oks += [f"(PLAIN or not {op.params[0].name}.is_inference())", f"not (modes.grad and ({' or '.join(rgs)}))", "a0.flags.carray"]
-    lines.append(f"        ok = {' and '.join(oks)}")
-    lines.append("    except AttributeError: ok = False")
-    lines.append("    if ok and out is None:" if op.has_out and not inplace else "    if ok:")
-    at = {p.name: f"a{i}" for i, p in enumerate(tensors)}
+        oks += [f"(PLAIN or not {op.params[0].name}.is_inference())", f"not (modes.grad and ({' or '.join(rgs)}))", "_a0.flags.carray"]
+    lines.append(f"        _ok = {' and '.join(oks)}")
+    lines.append("    except AttributeError: _ok = False")
+    lines.append("    if _ok and out is None:" if op.has_out and not inplace else "    if _ok:")
+    at = {p.name: f"_a{i}" for i, p in enumerate(tensors)}
     args = ", ".join(at.get(p.name, p.name) for p in op.params)
     if op.check is not None:
-        lines.append(f"        c = CHECK({args})")
-        lines.append(f"        if c is not None: {args}, = c")
+        lines.append(f"        _c = CHECK({args})")
+        lines.append(f"        if _c is not None: {args}, = _c")
     if inplace:
         for i, p in enumerate(tensors[1:], 1):
-            test = f"a{i}.__class__ is ND and " if p.kind == "operand" else ""
-            lines.append(f"        if {test}OVERLAP(a0, a{i}, {op.name + '_'!r}): a{i} = a{i}.copy()")
+            test = f"_a{i}.__class__ is ND and " if p.kind == "operand" else ""
+            lines.append(f"        if {test}OVERLAP(_a0, _a{i}, {op.name + '_'!r}): _a{i} = _a{i}.copy()")
     rest = args.split(", ", 1)[1]
-    new = "a0" if inplace else "new_array"
+    new = "_a0" if inplace else "_new"
     if not inplace:
-        lines.append("        new_array = a0.copy()")
-    lines.append("        try: q = QUIETS.pop()")
-    lines.append("        except IndexError: q = fresh_quiet()")
-    lines.append(f"        try: q(BODY, {new}, {rest})")
-    lines.append("        finally: QUIETS.append(q)")
+        lines.append("        _new = _a0.copy()")
+    lines.append("        try: _q = QUIETS.pop()")
+    lines.append("        except IndexError: _q = fresh_quiet()")
+    lines.append(f"        try: _q(BODY, {new}, {rest})")
+    lines.append("        finally: QUIETS.append(_q)")
     if inplace:
         return [*lines, f"        bump({op.params[0].name})", f"        return {op.params[0].name}"], env
-    lines.append("        t = new(Tensor); t._a = new_array; t._rg = False")
-    lines.append("        t._node = t._grad = t._v = t._base = None")
+    lines.append("        _t = new(Tensor); _t._a = _new; _t._rg = False")
+    lines.append("        _t._node = _t._grad = _t._v = _t._base = None")
     if has_gradient(op):
-        lines.append(f"        if {' or '.join(rgs)}: RECORD[0](t, {', '.join(p.name for p in op.params)})")
-    return [*lines, "        return t"], env
+        lines.append(f"        if {' or '.join(rgs)}: RECORD[0](_t, {', '.join(p.name for p in op.params)})")
+    return [*lines, "        return _t"], env
 
 
 def inplace_path(plain: Plain, indent: str, big: bool = False) -> list[str]:
     t = [p.name for p in plain.tensors]
     lines = [
         "try:",
-        f"    a = {t[0]}._a; d = a.dtype",
-        f"    ok = a.__class__ is ND and (d is F32 or d is F64) and (a.base is None or a.size >= BIG) and (PLAIN or not {t[0]}.is_inference())",
+        f"    _a = {t[0]}._a; _d = _a.dtype",
+        f"    _ok = _a.__class__ is ND and (_d is F32 or _d is F64) and (_a.base is None or _a.size >= BIG) and (PLAIN or not {t[0]}.is_inference())",
     ]
     if len(t) == 2:
-        lines.append(f"    oc = {t[1]}.__class__")
-        lines.append("    if oc is float or oc is int:")
-        lines.append(f"        b = {t[1]}; rg = {t[0]}._rg")
+        lines.append(f"    _oc = {t[1]}.__class__")
+        lines.append("    if _oc is float or _oc is int:")
+        lines.append(f"        _b = {t[1]}; _rg = {t[0]}._rg")
         lines.append("    else:")
         lines.append(
-            f"        b = {t[1]}._a; ok = ok and d is b.dtype and b.__class__ is ND and (b.base is None or a.size >= BIG); rg = "
+            f"        _b = {t[1]}._a; _ok = _ok and _d is _b.dtype and _b.__class__ is ND and (_b.base is None or _a.size >= BIG); _rg = "
             f"{t[0]}._rg or {t[1]}._rg"
         )
         # NumPy takes the third operand of maximum and minimum by keyword only
-        call = "quiet(UF, a, b, out=a)" if plain.primitive in ("maximum", "minimum") else "quiet(UF, a, b, a)"
+        call = "quiet(UF, _a, _b, out=_a)" if plain.primitive in ("maximum", "minimum") else "quiet(UF, _a, _b, _a)"
     else:
-        lines.append(f"    rg = {t[0]}._rg")
-        call = "quiet(UF, a, a)"
-    large = f"LOOP({'a, b' if len(t) == 2 else 'a'}, out=a) is not None" if big else "False"
-    lines.append("    if ok and not (rg and modes.grad):")
-    lines.append("        if a.size < BIG:")
+        lines.append(f"    _rg = {t[0]}._rg")
+        call = "quiet(UF, _a, _a)"
+    large = f"LOOP({'_a, _b' if len(t) == 2 else '_a'}, out=_a) is not None" if big else "False"
+    lines.append("    if _ok and not (_rg and modes.grad):")
+    lines.append("        if _a.size < BIG:")
     lines.append(f"            {call}")
-    lines.append(f"        else: ok = {large}")
-    lines.append("        if ok:")
+    lines.append(f"        else: _ok = {large}")
+    lines.append("        if _ok:")
     lines.append(f"            bump({t[0]})")
     lines.append(f"            return {t[0]}")
     lines.append("except FAST_ERRORS: pass")
@@ -409,49 +409,49 @@ def reduction_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
     whole = fold.map.op == "arg"
     if not whole:
         env["MAP"] = numpy_function(["input"], [fold.map])
-    dtypes = DTYPES[op.result] if whole else "d is F32 or d is F64"
-    cond = [f"a.__class__ is ND and ({dtypes}) and a.size > 0"]
+    dtypes = DTYPES[op.result] if whole else "_d is F32 or _d is F64"
+    cond = [f"_a.__class__ is ND and ({dtypes}) and _a.size > 0"]
     if "dtype" in names:
         cond.append("dtype is None")
     if op.has_out:
         cond.append("out is None")
     axis = "None"
     if "dim" in names:
-        cond.append("(dim is None or dim == () or dim.__class__ is int and a.ndim)")
+        cond.append("(dim is None or dim == () or dim.__class__ is int and _a.ndim)")
         axis = "dim if dim.__class__ is int else None"
     keep = "keepdim" if "keepdim" in names else "False"
-    lines = ["    try:", "        a = input._a; d = a.dtype", f"        if {' and '.join(cond)}:"]
-    reduced = f"quiet(REDUCE, {'a' if whole else 'quiet(MAP, a, d.type)'}, {axis}, None, None, {keep} is True)"
+    lines = ["    try:", "        _a = input._a; _d = _a.dtype", f"        if {' and '.join(cond)}:"]
+    reduced = f"quiet(REDUCE, {'_a' if whole else 'quiet(MAP, _a, _d.type)'}, {axis}, None, None, {keep} is True)"
     if fold.combine == "add":
         env["SUM"] = loops.Sum(fold.map)
-        reduced += f" if a.size < BIG else SUM(a, {axis}, {keep} is True)"
+        reduced += f" if _a.size < BIG else SUM(_a, {axis}, {keep} is True)"
     else:
-        reduced += " if a.size < BIG else None"
-    lines += [f"            s = {reduced}", "            if s is None: raise TypeError('this is for the general path')"]
+        reduced += " if _a.size < BIG else None"
+    lines += [f"            _s = {reduced}", "            if _s is None: raise TypeError('this is for the general path')"]
     if fold.finish is not None:
-        count = "a.size // s.size" if "dim" in names else "a.size"
+        count = "_a.size // _s.size" if "dim" in names else "_a.size"
         lines += [
-            f"            n = {count}",
-            "            s = quiet(FINISH, s, n, d.type)",
+            f"            _n = {count}",
+            "            _s = quiet(FINISH, _s, _n, _d.type)",
         ]
         env["FINISH"] = numpy_function(["s", "n"], [E.const(fold.finish(E.arg("s"), E.arg("n")))], numbers=["n"])
     lines += [
-        "            t = new(Tensor); t._a = asarray(s) if s.__class__ is not ND else s if s.ndim < 2 else ROWS(s); t._rg = False",
-        "            t._node = t._grad = t._v = t._base = None",
+        "            _t = new(Tensor); _t._a = asarray(_s) if _s.__class__ is not ND else _s if _s.ndim < 2 else ROWS(_s); _t._rg = False",
+        "            _t._node = _t._grad = _t._v = _t._base = None",
     ]
     if has_gradient(op):
-        lines.append(f"            if input._rg: RECORD[0](t, {', '.join(names)})")
-    lines += ["            return t", "    except FAST_ERRORS: pass"]
+        lines.append(f"            if input._rg: RECORD[0](_t, {', '.join(names)})")
+    lines += ["            return _t", "    except FAST_ERRORS: pass"]
     return lines, env
 
 
 DTYPES = {
-    "sum": "d is F32 or d is F64 or d is I64 or d is BOOL",
-    "floating": "d is F32 or d is F64",
-    "float": "d is F32 or d is F64",
-    "real": "d is F32 or d is F64",
-    "same": "d is F32 or d is F64 or d is I64 or d is BOOL",
-    "bool": "d is BOOL",
+    "sum": "_d is F32 or _d is F64 or _d is I64 or _d is BOOL",
+    "floating": "_d is F32 or _d is F64",
+    "float": "_d is F32 or _d is F64",
+    "real": "_d is F32 or _d is F64",
+    "same": "_d is F32 or _d is F64 or _d is I64 or _d is BOOL",
+    "bool": "_d is BOOL",
 }
 
 
@@ -470,7 +470,7 @@ def creation_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
     args, own = [], []
     for p in op.params:
         if p.name in shared:
-            args.append(f"{p.name}={'dt' if p.name == 'dtype' else 'None'}")
+            args.append(f"{p.name}={'_dt' if p.name == 'dtype' else 'None'}")
             continue
         value = p.name
         if p.kind == "tensor":
@@ -492,17 +492,17 @@ def creation_path(op: Operator) -> tuple[list[str], dict[str, Any]]:
     else:
         default = f"RESULT({', '.join(own)})" if callable(op.result) else "DEFAULT[0]"
     lines = [
-        "    try: ok = CAPTURE[0] is None and " + " and ".join(cond),
-        "    except AttributeError: ok = False",
-        "    if ok:",
-        f"        dt = {default} if dtype is None else dtype",
-        "        try: q = QUIETS.pop()",
-        "        except IndexError: q = fresh_quiet()",
-        f"        try: r = q(lambda: BODY({', '.join(args)}))",
-        "        finally: QUIETS.append(q)",
-        "        t = new(Tensor); t._a = r; t._rg = False",
-        "        t._node = t._grad = t._v = t._base = None",
-        "        return t",
+        "    try: _ok = CAPTURE[0] is None and " + " and ".join(cond),
+        "    except AttributeError: _ok = False",
+        "    if _ok:",
+        f"        _dt = {default} if dtype is None else dtype",
+        "        try: _q = QUIETS.pop()",
+        "        except IndexError: _q = fresh_quiet()",
+        f"        try: _r = _q(lambda: BODY({', '.join(args)}))",
+        "        finally: QUIETS.append(_q)",
+        "        _t = new(Tensor); _t._a = _r; _t._rg = False",
+        "        _t._node = _t._grad = _t._v = _t._base = None",
+        "        return _t",
     ]
     from ..core.device import CPU, default_device
     from ..core.dtype import default as default_dtype
@@ -544,25 +544,25 @@ def list_path(op: Operator) -> list[str]:
     ):
         return []
     n = first.name
-    args = ", ".join(["arrays", *[p.name for p in op.params[1:]]])
+    args = ", ".join(["_as", *[p.name for p in op.params[1:]]])
     lines = [
         f"    if {n}.__class__ is list or {n}.__class__ is tuple:",
         "        try:",
-        f"            arrays = [x._a for x in {n}]; rg = False; d = arrays[0].dtype",
-        f"            for x in {n}:",
-        "                if x._a.__class__ is not ND or x._a.dtype is not d: break",
-        "                if x._rg is not False: rg = True",
-        "            else: d = None",
-        "        except (AttributeError, IndexError): d = False",
-        f"        if d is None{' and out is None' if op.has_out else ''}:",
+        f"            _as = [_x._a for _x in {n}]; _rg = False; _d = _as[0].dtype",
+        f"            for _x in {n}:",
+        "                if _x._a.__class__ is not ND or _x._a.dtype is not _d: break",
+        "                if _x._rg is not False: _rg = True",
+        "            else: _d = None",
+        "        except (AttributeError, IndexError): _d = False",
+        f"        if _d is None{' and out is None' if op.has_out else ''}:",
     ]
     if op.check is not None:
         lines.append(f"            CHECK({args})")
     lines += [
-        f"            r = ARRAY({args})",
-        "            t = new(Tensor); t._a = r; t._rg = False",
-        "            t._node = t._grad = t._v = t._base = None",
+        f"            _r = ARRAY({args})",
+        "            _t = new(Tensor); _t._a = _r; _t._rg = False",
+        "            _t._node = _t._grad = _t._v = _t._base = None",
     ]
     if has_gradient(op):
-        lines.append(f"            if rg: RECORD[0](t, {', '.join(p.name for p in op.params)})")
-    return [*lines, "            return t"]
+        lines.append(f"            if _rg: RECORD[0](_t, {', '.join(p.name for p in op.params)})")
+    return [*lines, "            return _t"]

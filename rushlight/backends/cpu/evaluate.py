@@ -1,7 +1,8 @@
 """Scalar expressions on NumPy arrays.
 
 `numpy_function(names, roots)` writes the source of a function of the named arrays and numbers. A temporary that is dead is
-written over when all arrays have one shape (`reuse=True`); with broadcasting every step allocates.
+written over when all arrays have one shape (`reuse=True`); with broadcasting every step allocates. Its own names begin with an
+underscore, as no operand's does.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _compiled(names: tuple[str, ...], roots: tuple[Expr, ...], reuse: bool, numb
     where: dict[int, str] = {}
     kinds: dict[int, str] = {}
     free: dict[str, list[str]] = {"same": [], "bool": []}
-    env: dict[str, Any] = {"np": np, "rint": _rint}
+    env: dict[str, Any] = {"_np": np, "_rint": _rint}
     lines: list[str] = []
     count = 0
     for i, n in enumerate(nodes):
@@ -65,28 +66,28 @@ def _compiled(names: tuple[str, ...], roots: tuple[Expr, ...], reuse: bool, numb
             continue
         if n.op == "cast":
             x, to = n.args
-            lines.append(f"    t{count} = np.asarray({where[id(x)]}).astype({'ct' if to == 'compute' else 'np.' + to})")
-            where[id(n)], kinds[id(n)], count = f"t{count}", "cast", count + 1
+            lines.append(f"    _t{count} = _np.asarray({where[id(x)]}).astype({'_ct' if to == 'compute' else '_np.' + to})")
+            where[id(n)], kinds[id(n)], count = f"_t{count}", "cast", count + 1
             continue
         p = PRIMITIVES[n.op]
         ops = [where[id(a)] for a in n.args]
         kind = "bool" if p.result == "bool" else "same"
         if p.ufunc.startswith("scipy:"):
-            env[f"f_{n.op}"] = special(p.ufunc[6:])
-            f = f"f_{n.op}"
+            env[f"_F_{n.op}"] = special(p.ufunc[6:])
+            f = f"_F_{n.op}"
         else:
-            f = f"np.{p.ufunc}" if p.ufunc != "rint" else "rint"
+            f = f"_np.{p.ufunc}" if p.ufunc != "rint" else "_rint"
         if all(kinds[id(a)] in ("number", "const") for a in n.args):
             # numbers among themselves: NumPy would make a float64 scalar of them, which would promote the arrays
             if p.ufunc == "where":
-                ops = [ops[0], f"ct({ops[1]})", f"ct({ops[2]})"]
+                ops = [ops[0], f"_ct({ops[1]})", f"_ct({ops[2]})"]
             call = f"{f}({', '.join(ops)})"
-            lines.append(f"    t{count} = {call if kind == 'bool' else f'ct({call})'}")
-            where[id(n)], kinds[id(n)], count = f"t{count}", "number", count + 1
+            lines.append(f"    _t{count} = {call if kind == 'bool' else f'_ct({call})'}")
+            where[id(n)], kinds[id(n)], count = f"_t{count}", "number", count + 1
             continue
         dst = None
         if p.ufunc == "where":
-            ops[1:] = [f"ct({o})" if kinds[id(a)] in ("const", "number") else o for o, a in zip(ops[1:], n.args[1:], strict=True)]
+            ops[1:] = [f"_ct({o})" if kinds[id(a)] in ("const", "number") else o for o, a in zip(ops[1:], n.args[1:], strict=True)]
         elif reuse:
             for a in {id(a): a for a in n.args}.values():
                 k = kinds[id(a)]
@@ -94,7 +95,7 @@ def _compiled(names: tuple[str, ...], roots: tuple[Expr, ...], reuse: bool, numb
                     free[k].append(where[id(a)])
             dst = free[kind].pop() if free[kind] else None
         if dst is None:
-            dst, count = f"t{count}", count + 1
+            dst, count = f"_t{count}", count + 1
             lines.append(f"    {dst} = {f}({', '.join(ops)})")
         else:
             lines.append(f"    {f}({', '.join(ops)}, {'out=' if n.op in ('maximum', 'minimum') else ''}{dst})")
@@ -102,7 +103,7 @@ def _compiled(names: tuple[str, ...], roots: tuple[Expr, ...], reuse: bool, numb
         if p.ufunc == "where" and reuse:
             kinds[id(n)] = "fresh"
     result = ", ".join(where[id(r)] for r in roots)
-    src = f"def kernel({', '.join([*names, 'ct'])}):\n" + "\n".join(lines) + f"\n    return {result}\n"
+    src = f"def kernel({', '.join([*names, '_ct'])}):\n" + "\n".join(lines) + f"\n    return {result}\n"
     exec(compile(src, "<rushlight expression>", "exec"), env)
     env["kernel"].source = src
     return env["kernel"]
