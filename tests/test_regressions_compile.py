@@ -24,6 +24,7 @@ import rushlight.nn as nn
 import rushlight.nn.functional as F
 from rushlight.compiler import explain
 from rushlight.compiler.compiled import compile_function
+from rushlight.ops.declare import Operator
 
 Tensor = torch.Tensor
 
@@ -1163,3 +1164,383 @@ def test_operators_with_forms_for_some_dtypes():
         for got, expected in zip(c(big, by, z, truth), want, strict=True):
             assert got.dtype is expected.dtype
             assert torch.equal(got, expected) or torch.allclose(got, expected)
+
+
+# --- the graph of an observed call outlives it --------------------------------------------------------------------------
+TARGET = torch.tensor([0, 2, 1])
+W4, B4 = torch.tensor([0.5, -1.0, 2.0, 1.0]), torch.tensor([0.1, 0.2, -0.3, 0.4])
+GRID = torch.tensor([[[0.5, -2.0, 1.0, 3.0, 0.25, -1.0], [2.0, 1.0, -0.5, 0.0, 4.0, 1.5]]])
+# for every record whose fast form hands more to its gradient: calls on what backward is wanted of
+KEEPS = {
+    "layer_norm": [lambda x, w, b: F.layer_norm(x, (4,), w, b), lambda x, w, b: F.group_norm(x, 2, w, b)],
+    "rms_norm": [lambda x, w, b: F.rms_norm(x, (4,), w) + b],
+    "batch_norm": [lambda x, w, b: F.batch_norm(x, None, None, w, b, True), lambda x, w, b: F.batch_norm(x, B4.clone(), W4.abs(), w, b, True),
+                     lambda x, w, b: F.instance_norm(torch.stack([x, x.flip(0) * 2], 2), weight=w, bias=b),
+                     lambda x, w, b: F.batch_norm(x, B4, W4.abs(), w, b, False)],
+    "cross_entropy": [lambda x, w, b: F.cross_entropy(x * w + b, TARGET, label_smoothing=0.1),
+                                    lambda x, w, b: F.cross_entropy(x, TARGET, w.detach().abs(), reduction="none")],
+    "_ctc": [lambda x, w, b: F.ctc_loss((x * w + b).log_softmax(-1).unsqueeze(1), torch.tensor([[1]]), (3,), (1,))],
+    "max_pool": [lambda x, w, b: F.max_pool1d(x * w + b, 2), lambda x, w, b: F.max_pool2d((x * w + b).unsqueeze(0), 2, ceil_mode=True)],
+}
+
+
+def test_every_record_that_keeps_is_called():
+    kept = [o.name for o in gc.get_objects() if type(o) is Operator and o.keeps]      # private records too, which no table holds
+    assert sorted(set(kept)) == sorted(KEEPS) and len(kept) == 7
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("call", [c for calls in KEEPS.values() for c in calls])
+def test_backward_after_a_compiled_call(call, dtype):
+    """Gradients as eager has them, of the observed calls and those after; with create_graph too."""
+    def leaves():
+        return [t.detach().to(getattr(torch, dtype)).requires_grad_() for t in (X, W4, B4)]
+
+    def grads(f, second):
+        ts = leaves()
+        y = f(*ts)
+        if not second:
+            (y * y).sum().backward()
+            return [t.grad for t in ts if t.grad is not None]
+        first = torch.autograd.grad((y * y).sum(), ts, create_graph=True, allow_unused=True)
+        return [*(g for g in first if g is not None), *(g for g in torch.autograd.grad(first[0].square().sum(), ts, allow_unused=True) if g is not None)]
+    for second in (False, True):
+        c = compile_function(call)
+        if second and call in KEEPS["_ctc"]:
+            for f in (call, c, c):
+                with pytest.raises(NotImplementedError, match="_ctc_loss_backward"):
+                    grads(f, second)
+            continue
+        want = grads(call, second)
+        for _ in range(6):
+            got = grads(c, second)
+            assert len(got) == len(want) > 0 and all(torch.allclose(a, b, 1e-4, 1e-5) for a, b in zip(got, want, strict=True)), (got, want)
+
+
+def test_the_gradient_of_a_compiled_layer_norm_is_the_mathematical_one():
+    # y = (x - m) r with m the mean and r = 1 / sqrt(v + eps): dx = r (g - mean(g) - y mean(g y))
+    x = torch.tensor([[1.0, -2.0, 3.0, 0.5]], dtype=torch.float64)
+    g = np.array([1.0, 2.0, -1.0, 0.5])
+    a = x.numpy()[0]
+    r = 1 / np.sqrt(a.var() + 1e-5)
+    y = (a - a.mean()) * r
+    want = r * (g - g.mean() - y * (g * y).mean())
+    c = torch.compile(nn.LayerNorm(4, dtype=torch.float64))
+    for _ in range(6):
+        t = x.clone().requires_grad_()
+        c(t).backward(torch.tensor(g)[None])
+        assert np.allclose(t.grad.numpy()[0], want, 1e-12, 1e-12)
+
+
+def test_a_compiled_batch_norm_whose_backward_is_outside_moves_its_statistics_once():
+    m = nn.BatchNorm1d(4, dtype=torch.float64)
+    c = torch.compile(m)
+    mean, var = np.zeros(4), np.ones(4)
+    for k in range(6):
+        x = X.double() * (k + 1)
+        c(x.requires_grad_()).sum().backward()
+        a = x.detach().numpy()
+        mean, var = 0.9 * mean + 0.1 * a.mean(0), 0.9 * var + 0.1 * a.var(0, ddof=1)
+        assert np.allclose(m.running_mean.numpy(), mean) and np.allclose(m.running_var.numpy(), var) and m.num_batches_tracked == k + 1
+
+
+class _Block(nn.Module):
+    """A transformer's block: LayerNorm, causal attention, dropout."""
+
+    def __init__(self, d=8, p=0.1):
+        super().__init__()
+        self.ln1, self.ln2, self.p = nn.LayerNorm(d), nn.LayerNorm(d), p
+        self.qkv, self.proj = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d)      # the gradient by the keys' bias would be noise around 0
+        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d), nn.Dropout(p))
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (y.view(b, t, 2, c // 2).transpose(1, 2) for y in self.qkv(self.ln1(x)).split(c, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.p if self.training else 0.0)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.mlp(self.ln2(x))
+
+
+class _GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wte, self.wpe, self.block, self.ln, self.head = nn.Embedding(11, 8), nn.Embedding(6, 8), _Block(), nn.LayerNorm(8), nn.Linear(8, 11, False)
+        self.head.weight = self.wte.weight
+
+    def forward(self, i):
+        return self.head(self.ln(self.block(self.wte(i) + self.wpe(torch.arange(i.shape[1])))))[:, -1]
+
+
+class _Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.n, self.b = nn.Linear(4, 4), nn.RMSNorm(4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = self.n(self.a(x))
+        return {"hidden": h, "logits": self.b(h)}
+
+
+class _Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * ctx.saved_tensors[0] * g
+
+
+class _Custom(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.n, self.b = nn.Linear(4, 8), nn.GroupNorm(2, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.b(_Square.apply(self.n(self.a(x))))
+
+
+def _cnn():
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3),
+                         nn.GroupNorm(2, 6), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3))
+
+
+def _mlp():
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.LayerNorm(8), nn.Dropout(0.2), nn.Linear(8, 3))
+
+
+def _data(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+ROWS, IMAGES, CLASSES = _data(6, 4), _data(6, 1, 8, 8), torch.tensor([0, 1, 2, 0, 1, 2])
+TOKENS = torch.randint(0, 11, (6, 6), generator=torch.Generator().manual_seed(3))
+
+
+def _loop(make, x, loss=lambda c, x: F.cross_entropy(c(x), CLASSES), opt=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), after=None):
+    """A program: the model compiled; loss, backward and step outside."""
+    def program(compiled):
+        m = make()
+        c = compiled(m)
+        o, out = opt(c.parameters()), []
+        for _ in range(5):
+            o.zero_grad()
+            y = loss(c, x)
+            y.backward()
+            o.step()
+            out.append(y.detach())
+            if after is not None:
+                out.append(after(c, x))
+        return [out, list(m.state_dict().values())]
+    return program
+
+
+def _evaluated(c, x):
+    c.eval()
+    with torch.no_grad():
+        a = c(x).clone()
+    with torch.inference_mode():
+        b = c(x).clone()
+    c.train()
+    return [a, b]
+
+
+def _accumulated(compiled):
+    m = _cnn()
+    c = compiled(m)
+    o = torch.optim.SGD(c.parameters(), lr=0.1)
+    for _ in range(5):
+        o.zero_grad()
+        for i in range(0, 6, 2):
+            (F.cross_entropy(c(IMAGES[i:i + 2]), CLASSES[i:i + 2]) / 3).backward()
+        o.step()
+    return list(m.state_dict().values())
+
+
+def _penalised(c, x):
+    x = x.clone().requires_grad_()
+    y = c(x)
+    g, = torch.autograd.grad(y.sum(), x, create_graph=True)
+    return ((g.norm(dim=1) - 1) ** 2).mean() + F.cross_entropy(y, CLASSES)
+
+
+def _both_results(c, x):
+    r = c(x)
+    return F.cross_entropy(r["logits"], CLASSES) + r["hidden"].square().mean()
+
+
+def _retained(c, x):
+    y = c(x)
+    y.retain_grad()
+    F.cross_entropy(y, CLASSES).backward(retain_graph=True)
+    assert y.grad is not None
+    return (y ** 2).mean()
+
+
+def _partly_inside(compiled):
+    trunk, h1, h2 = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Tanh()), nn.Linear(8, 3), nn.Linear(8, 3)
+    every = nn.ModuleList([trunk, h1, h2])
+    o = torch.optim.SGD(every.parameters(), lr=0.1)
+
+    def step(x):
+        t = trunk(x)
+        a, b = F.cross_entropy(h1(t), CLASSES), F.cross_entropy(F.rms_norm(h2(t.detach()), (3,)), CLASSES)
+        a.backward()
+        return a, b
+    f = compiled(step)
+    for _ in range(6):
+        o.zero_grad()
+        f(ROWS)[1].backward()
+        o.step()
+    return list(every.state_dict().values())
+
+
+def _frozen(compiled):
+    m = _cnn()
+    c = compiled(m)
+    for k in range(6):
+        m[:6].requires_grad_(k >= 3)
+        m.zero_grad()
+        F.cross_entropy(c(IMAGES), CLASSES).backward()
+        with torch.no_grad():
+            for p in m.parameters():
+                if p.grad is not None:
+                    p -= 0.1 * p.grad
+    return list(m.state_dict().values())
+
+
+def _adversary(compiled):
+    g = nn.Sequential(nn.Linear(2, 8), nn.LayerNorm(8), nn.LeakyReLU(0.2), nn.Linear(8, 4))
+    d = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
+    cg, cd = compiled(g), compiled(d)
+    og, od = torch.optim.SGD(g.parameters(), lr=0.1), torch.optim.SGD(d.parameters(), lr=0.1)
+    bce = nn.BCEWithLogitsLoss()
+    for _ in range(5):
+        fake = cg(torch.randn(6, 2))
+        od.zero_grad()
+        (bce(cd(ROWS), torch.ones(6, 1)) + bce(cd(fake.detach()), torch.zeros(6, 1))).backward()
+        od.step()
+        og.zero_grad()
+        bce(cd(fake), torch.ones(6, 1)).backward()
+        og.step()
+    return [*g.state_dict().values(), *d.state_dict().values()]
+
+
+def _other_shapes(compiled):
+    m = _cnn()
+    c = compiled(m)
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+    for n in (6, 4, 6, 2, 4, 6, 5, 6):
+        o.zero_grad()
+        F.cross_entropy(c(IMAGES[:n]), CLASSES[:n]).backward()
+        o.step()
+    return list(m.state_dict().values())
+
+
+def _parts(compiled):
+    m = _cnn()
+    kept = list(m)
+    for i in (1, 5):
+        m[i] = compiled(m[i])
+    F.cross_entropy(m(IMAGES), CLASSES).backward()
+    F.cross_entropy(m(IMAGES), CLASSES).backward()
+    return [p.grad for k in kept for p in k.parameters()]
+
+
+def _inside_and_outside(compiled):
+    m = _mlp()
+    c = compiled(m)
+    o, out = torch.optim.SGD(m.parameters(), lr=0.1), []
+
+    def step(x):
+        y = F.cross_entropy(c(x), CLASSES)
+        y.backward()
+        o.step()
+        o.zero_grad()
+        return y
+    whole = compiled(step)
+    for f in (whole, step, whole):
+        out += [f(ROWS).detach() for _ in range(3)]
+    return [out, list(m.state_dict().values())]
+
+
+LOOPS = {
+    "mlp": _loop(_mlp, ROWS), "cnn": _loop(_cnn, IMAGES), "gpt": _loop(_GPT, TOKENS, opt=lambda p: torch.optim.AdamW(p, lr=0.01)),
+    "train and evaluate": _loop(_cnn, IMAGES, after=_evaluated), "accumulation": _accumulated, "gradient penalty": _loop(_mlp, ROWS, _penalised),
+    "two results": _loop(_Heads, ROWS, _both_results), "one of two results": _loop(_Heads, ROWS, lambda c, x: c(x)["hidden"].square().mean()),
+    "retained": _loop(_mlp, ROWS, _retained), "partly inside": _partly_inside, "frozen at first": _frozen, "adversary": _adversary,
+    "other shapes": _other_shapes, "parts": _parts, "inside and outside": _inside_and_outside, "custom function": _loop(_Custom, ROWS),
+    "called twice": _loop(_mlp, ROWS, lambda c, x: F.mse_loss(c(x), c(x * 2))),
+    "channels last": _loop(lambda: _cnn().to(memory_format=torch.channels_last), IMAGES.contiguous(memory_format=torch.channels_last)),
+    "fullgraph": _loop(_mlp, ROWS),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_compiled_model_in_a_loop_that_is_not(name):
+    torch.manual_seed(0)
+    want = snapshot(LOOPS[name](lambda m: m))
+    torch.manual_seed(0)
+    got = snapshot(LOOPS[name](lambda f: torch.compile(f, fullgraph=name == "fullgraph")))
+    assert same(want, got), (want, got)
+
+
+def test_a_result_whose_graph_is_used_up_says_so():
+    w = torch.ones(3, requires_grad=True)
+
+    def step(x):
+        y = (x * w).sum()
+        y.backward()
+        return y
+    c = compile_function(step)
+    eager = step(X[:, :3])
+    for _ in range(3):
+        y = c(X[:, :3])
+        assert y.requires_grad and str(y) == str(eager) and y.grad_fn.name() == "SumBackward0" and repr(y.grad_fn).startswith("<SumBackward0 object")
+    assert c.calls["replayed"] == 2
+    with pytest.raises(RuntimeError, match=r"backward through the graph a second time.*SumBackward0.*used up inside the compiled call"):
+        y.backward()
+
+
+# --- packages -----------------------------------------------------------------------------------------------------------
+WALK = """
+import importlib, pkgutil, sys, types
+import rushlight
+first, found = sys.argv[1] == "files", []
+def walk(name):
+    package = importlib.import_module(name)
+    for s in pkgutil.iter_modules(package.__path__):
+        if s.name in ("__main__", "_site") or s.name == "cpp_extension":
+            continue
+        full = f"{name}.{s.name}"
+        if first:
+            importlib.import_module(full)
+        value = getattr(package, s.name, None)
+        if callable(value):
+            found.append(full)
+        importlib.import_module(full)
+        if callable(value) is not callable(getattr(package, s.name)) and value is not None:
+            found.append(full + " is replaced by its file")
+        if s.ispkg:
+            walk(full)
+walk("rushlight")
+print(*found, sep="\\n")
+"""
+
+
+def test_no_file_takes_the_place_of_its_package_s_function():
+    def run(order):
+        r = subprocess.run([sys.executable, "-c", WALK, order], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True)
+        assert r.returncode == 0, r.stderr
+        return r.stdout.split("\n")
+    names = run("names")
+    assert names == run("files") and "rushlight.autograd.gradcheck" in names and not any(" is replaced" in n for n in names)
+
+
+def test_explain_can_be_asked_twice():
+    c = torch.compile(lambda x: x * 2)
+    for _ in range(2):
+        c(X)
+    first, second = torch.compiler.explain(c), torch.compiler.explain(c)
+    assert str(first) == str(second) and "1 replayed" in str(first)

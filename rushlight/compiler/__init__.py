@@ -27,6 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rushlight import _missing
+
 __all__ = ["compile", "explain", "reset", "is_compiling", "is_dynamo_compiling", "is_exporting", "disable", "allow_in_graph", "assume_constant_result",
            "list_backends", "cudagraph_mark_step_begin", "set_stance", "config"]
 
@@ -38,7 +40,8 @@ def compile(model: Callable | None = None, *, fullgraph: bool = False, dynamic: 
     """`model` (a function, a whole training step, or a module) compiled.
 
     The first call runs eagerly and is captured; later calls whose guards hold run as one program of native code. What cannot be captured
-    runs eagerly, and `explain` says why; with `fullgraph` that is a RuntimeError. Also a decorator: `@compile` or `@compile(...)`.
+    runs eagerly, and `explain` says why; with `fullgraph` that is a RuntimeError, unless it is only that backward runs outside. A result whose
+    graph backward used up inside the call says so if backward is called on it. Also a decorator: `@compile` or `@compile(...)`.
     `dynamic`, `backend`, `mode` and `options` are accepted and change nothing: shapes are guarded, there is one backend.
 
     TypeError for what is not callable; RuntimeError for an unknown mode or backend, and for both mode and options.
@@ -72,7 +75,7 @@ def compile(model: Callable | None = None, *, fullgraph: bool = False, dynamic: 
 def explain(fn: Any) -> Any:
     """What became of a compiled function or module: for each capture the steps as they run, what was fused into each, what was not
     and why; and the reasons for calls that ran eagerly. An object whose `str()` is a table."""
-    from .explain import Explanation
+    from .explanation import Explanation
     return Explanation(fn)
 
 
@@ -180,3 +183,6 @@ class _Config:
 
 
 config = _Config()
+
+
+_missing.hint(__name__)

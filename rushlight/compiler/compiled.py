@@ -40,6 +40,7 @@ from .walk import Unwalkable, Walk
 __all__ = ["Compiled", "compile_function", "settings"]
 
 settings: dict[str, Any] = {"strict": False, "verify": os.environ.get("RUSHLIGHT_VERIFY") == "1", "attempts": 4, "entries": 8, "stance": "default"}
+NEEDS_GRAPH = "a result still needs its graph: backward must happen within the compiled function, or gradients be off"
 every: weakref.WeakSet[Compiled] = weakref.WeakSet()
 ndarray = np.ndarray
 
@@ -47,10 +48,11 @@ ndarray = np.ndarray
 class Output:
     """A tensor that the call leaves behind: returned, or as the `.grad` of a leaf. Its memory is reused if nobody else holds it."""
 
-    __slots__ = ("view", "leaf", "spent", "tensor", "array", "root", "tensor_base")
+    __slots__ = ("view", "leaf", "spent", "node", "tensor", "array", "root", "tensor_base")
 
-    def __init__(self, view: View, leaf: Tensor | None, spent: bool) -> None:
-        self.view, self.leaf, self.spent = view, leaf, spent
+    def __init__(self, view: View, leaf: Tensor | None, node: str | None) -> None:
+        self.view, self.leaf = view, leaf
+        self.spent, self.node = node is not None, node      # whether it has a graph, which the call freed; what eager's node is called
         self.tensor: Any = None
         self.array: Any = None
         self.root: Any = None
@@ -203,7 +205,7 @@ class Entry:
     def _wrap(o: Output) -> None:
         t = wrap(o.array)
         if o.spent:
-            t._rg, t._node = True, Spent()
+            t._rg, t._node = True, Spent(o.node)  # type: ignore[arg-type]
         o.tensor = t
 
     def _result(self, r: Any, tensors: list[Tensor]) -> Any:
@@ -411,7 +413,7 @@ class Compiled:
             if len(self.refused) > 4 * settings["entries"]:
                 self._give_up("calls of too many kinds could not be captured")
         mine[1] += 1
-        if settings["strict"] or self.fullgraph and mine[1] >= settings["attempts"]:
+        if settings["strict"] or self.fullgraph and mine[1] >= settings["attempts"] and reason != NEEDS_GRAPH:    # as good a program as any
             raise RuntimeError(f"the call could not be compiled: {reason}")
 
     def _give_up(self, reason: str) -> None:
@@ -446,11 +448,11 @@ class Compiled:
                 raise CaptureError(f"a result is a {type(t).__name__} with attributes of its own")
             if id(t) in seen and leaf is None:
                 return seen[id(t)]
-            spent = False
+            spent = None
             if t._rg is True or t._rg and t.requires_grad:
                 if t._node.is_accumulator or _alive(t._node):
-                    raise CaptureError("a result still needs its graph: backward must happen within the compiled function, or gradients be off")
-                spent = True
+                    raise CaptureError(NEEDS_GRAPH)
+                spent = t._node.name()
             if t._grad is not None:
                 raise CaptureError("a result has a gradient")
             if any(o.view.buffer is v.buffer for o in outputs):
