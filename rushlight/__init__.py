@@ -57,11 +57,13 @@ _WHERE = {
                        "is_anomaly_enabled", "is_anomaly_check_nan_enabled"),
     "serialization": ("save", "load"),
     "compiler": ("compile",),
+    "amp": ("autocast", "get_autocast_dtype", "is_autocast_cache_enabled"),
 }
 # modules that PyTorch has under another name
 _ELSEWHERE = {"storage": "core.storage", "_tensor": "core.tensor", "random": "core.random", "torch": ""}
 _NAMES = {n: m for m, ns in _WHERE.items() for n in ns}
 _SUBMODULES = ("nn", "optim", "autograd", "utils", "linalg", "fft", "special", "masked", "signal", "serialization", "compiler", "alias", "cli", "ops", "core",
+               "xpu", "hpu", "mtia", "mps", "cpu", "accelerator",
                "backends", "version", "torch_version", "__future__", "cuda", "functional", "testing", "_utils", "_C", "_dynamo", "return_types", "types", "multiprocessing",
                "distributions", "jit", "amp", "sparse", "onnx", "hub", "distributed", "profiler", "legacy", "library", "func", "export", "quantization")
 

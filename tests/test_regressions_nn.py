@@ -586,3 +586,85 @@ def test_missing_modules_have_the_hint_and_find_spec_says_none():
     with pytest.raises(ModuleNotFoundError, match=LATER):
         import rushlight.distributions  # noqa: F401
     assert importlib.util.find_spec("rushlight.distributions") is None
+
+
+# --- questions that programs ask before they choose a device ------------------------------------------------------------
+
+@pytest.mark.parametrize(("question", "answer"), [
+    ("torch.distributed.is_available()", False), ("torch.distributed.is_initialized()", False), ("torch.distributed.is_nccl_available()", False),
+    ("torch.xpu.is_available()", False), ("torch.mtia.is_available()", False), ("torch.hpu.is_available()", False), ("torch.mps.is_available()", False),
+    ("torch.xpu.device_count()", 0), ("torch.accelerator.is_available()", False), ("torch.accelerator.device_count()", 0),
+    ("torch.accelerator.current_accelerator()", None), ("torch.accelerator.current_accelerator(check_available=True)", None),
+    ("torch.cpu.is_available()", True), ("torch.cpu.device_count()", 1), ("torch.cpu.current_device()", "cpu"), ("torch.version.xpu", None),
+    ("torch.backends.openmp.is_available()", False), ("torch.backends.mkl.is_available()", False), ("torch.backends.mkldnn.is_available()", False),
+    ("torch.backends.nnpack.is_available()", False), ("torch.backends.opt_einsum.is_available()", False), ("torch.backends.mkldnn.enabled", True),
+    ("torch.backends.mha.get_fastpath_enabled()", True), ("torch.backends.cuda.flash_sdp_enabled()", True), ("torch.backends.cuda.is_built()", False),
+    ("torch.backends.cudnn.is_available()", False), ("torch.backends.cudnn.benchmark_limit", None), ("torch.backends.cudnn.is_acceptable(torch.ones(1))", False),
+    ("torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction", True), ("torch.cuda.get_arch_list()", []), ("torch.cuda.get_rng_state_all()", []),
+    ("torch.get_autocast_dtype('cpu')", torch.bfloat16), ("torch.get_autocast_dtype('cuda')", torch.float16), ("torch.is_autocast_enabled('cuda')", False),
+    ("torch.is_autocast_cache_enabled()", True), ("torch.cuda.set_rng_state_all([])", None)])
+def test_questions_about_what_is_not_here_have_answers(question, answer):
+    """Where the answer does not depend on what is built in, it is that of PyTorch 2.13 for CPUs."""
+    given = eval(question, {"torch": torch})
+    assert given == answer and type(given) is type(answer)
+
+
+@pytest.mark.parametrize("module", ["distributed", "xpu", "mtia", "mps", "accelerator", "cuda.amp", "amp", "backends.mkldnn", "backends.openmp", "backends.cudnn"])
+def test_their_modules_can_be_imported_and_have_the_hint(module):
+    import importlib
+    m = importlib.import_module(f"rushlight.{module}")
+    with pytest.raises(AttributeError, match=f"module 'torch.{module}' has no attribute 'nothing'.*{LATER}"):
+        m.nothing  # noqa: B018
+    assert all(hasattr(m, n) for n in m.__all__)
+
+
+def test_what_needs_an_accelerator_is_a_runtime_error():
+    with pytest.raises(RuntimeError, match="Cannot access accelerator device when none is available"):
+        torch.accelerator.synchronize()
+    with pytest.raises(RuntimeError, match="CUDA"):
+        torch.cuda.set_rng_state_all([torch.get_rng_state()])
+
+
+@pytest.mark.parametrize("name", ["cudnn", "mkldnn"])
+def test_flags_of_backends_last_as_long_as_their_block(name):
+    settings = getattr(torch.backends, name)
+    with settings.flags(enabled=False, deterministic=True):
+        assert not settings.enabled and settings.deterministic
+    assert settings.enabled and not settings.deterministic
+    assert torch.backends.mkldnn.set_flags(False)[0] is True and torch.backends.mkldnn.set_flags(True)[0] is False
+
+
+def test_switched_off_mixed_precision_changes_nothing():
+    x = torch.ones(2, 2)
+    with torch.autocast("cpu", enabled=False):
+        assert (x @ x).dtype is torch.float32
+    assert torch.autocast("cpu", dtype=torch.bfloat16, enabled=False)(lambda v: v + 1)(1) == 2
+    with pytest.warns(UserWarning, match="CUDA is not available. Disabling autocast"), torch.amp.autocast("cuda", torch.float16):
+        assert (x @ x).dtype is torch.float32
+    with pytest.warns(UserWarning, match="target dtype is not supported. Disabling"):
+        torch.autocast("cpu", dtype=torch.float64)
+    with pytest.warns(FutureWarning, match=r"torch.amp.autocast\('cuda', args...\)"):
+        torch.cuda.amp.autocast(enabled=False)
+    p = nn.Parameter(torch.ones(1))
+    optimizer, scaler = torch.optim.SGD([p], lr=0.5), torch.amp.GradScaler("cuda", enabled=False)
+    scaler.scale((p * 3).sum()).backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    assert p.item() == -0.5 and scaler.get_scale() == 1.0 and scaler.state_dict() == {} and not scaler.is_enabled()
+    with pytest.warns(UserWarning, match="GradScaler is enabled, but CUDA is not available"):
+        assert not torch.amp.GradScaler().is_enabled()
+    f = lambda ctx, v: v
+    assert torch.amp.custom_fwd(f, device_type="cuda") is f and torch.cuda.amp.custom_bwd(f) is f and torch.cuda.amp.custom_fwd(cast_inputs=torch.float32)(f) is f
+
+
+@pytest.mark.parametrize(("make", "error", "message"), [
+    (lambda: torch.autocast("cpu"), NotImplementedError, "does not have yet: pass enabled=False"),
+    (lambda: torch.autocast("cpu", dtype=torch.float16), NotImplementedError, "does not have yet"),
+    (lambda: torch.amp.GradScaler("cpu"), NotImplementedError, "does not have yet: pass enabled=False"),
+    (lambda: torch.autocast("nothing", enabled=False), RuntimeError, "Expected one of cpu, cuda"),
+    (lambda: torch.autocast("meta", enabled=False), RuntimeError, "unsupported autocast device_type 'meta'"),
+    (lambda: torch.autocast(torch.device("cpu")), ValueError, "Expected `device_type` of type `str`")])
+def test_mixed_precision_that_would_have_an_effect_is_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

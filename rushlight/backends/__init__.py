@@ -2,7 +2,7 @@
 
     cpu/      NumPy arrays, a caching allocator, a thread pool, BLAS, array functions
     meta.py   arrays without memory: shape, strides and dtype only
-    cudnn.py cuda.py mps.py   `torch.backends`: settings of backends that are not here, which programs make in passing
+    cudnn.py cuda.py mps.py mkldnn.py ...   `torch.backends`: settings of backends that are not here, which programs make in passing
 
 A backend knows nothing of Tensor and must not import `core`, `ops`, `autograd`, `nn` or `optim`.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from rushlight import _missing
 
-_SETTINGS = ("cudnn", "cuda", "mps")     # torch.backends: modules of settings, loaded when asked for
+_SETTINGS = ("cudnn", "cuda", "mps", "mkl", "mkldnn", "mha", "nnpack", "openmp", "opt_einsum")     # torch.backends: modules of settings, loaded when asked for
 
 
 def __getattr__(name: str) -> Any:

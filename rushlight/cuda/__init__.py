@@ -10,7 +10,7 @@ from rushlight import _missing
 __all__ = ["is_available", "device_count", "is_initialized", "init", "current_device", "set_device", "get_device_name", "get_device_properties",
            "get_device_capability", "manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "empty_cache", "synchronize", "memory_allocated",
            "max_memory_allocated", "memory_reserved", "max_memory_reserved", "reset_peak_memory_stats", "is_bf16_supported", "device", "Stream", "Event",
-           "stream", "current_stream"]
+           "stream", "current_stream", "get_arch_list", "get_rng_state_all", "set_rng_state_all", "amp"]
 
 
 def _none(what: str) -> RuntimeError:
@@ -65,6 +65,22 @@ max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Accepted."""
+
+
+def get_arch_list() -> list[str]:
+    """[]: there are no kernels for GPUs."""
+    return []
+
+
+def get_rng_state_all() -> list[Any]:
+    """[]: one state for each device."""
+    return []
+
+
+def set_rng_state_all(new_states: Any) -> None:
+    """Accepted for no states, as `get_rng_state_all` gives them; else RuntimeError."""
+    if len(list(new_states)):
+        raise _none("torch.cuda.set_rng_state_all()")
 
 
 def init() -> None:
@@ -124,4 +140,8 @@ class Event:
         raise _none("torch.cuda.Event")
 
 
-_missing.hint(__name__)
+def __getattr__(name: str) -> Any:
+    if name == "amp":
+        from importlib import import_module
+        return import_module(f"{__name__}.amp")
+    raise _missing.missing(__name__, name)
