@@ -668,3 +668,20 @@ def test_switched_off_mixed_precision_changes_nothing():
 def test_mixed_precision_that_would_have_an_effect_is_refused(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+# --- checkpoints --------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("location", ["meta", torch.device("meta"), {"cpu": "meta"}, lambda s, name: torch.UntypedStorage(s.nbytes(), device="meta")])
+@pytest.mark.parametrize("new", [True, False])
+def test_checkpoints_with_sparse_tensors_load_on_meta(location, new):
+    x = torch.eye(4, 6, dtype=torch.bfloat16)
+    saved = {"coo": x.to_sparse(), "csr": x.to_sparse_csr(), "csc": x.to_sparse_csc(), "bsr": x.to_sparse_bsr((2, 2)), "bsc": x.to_sparse_bsc((2, 3)), "dense": x}
+    file = io.BytesIO()
+    torch.save(saved, file, _use_new_zipfile_serialization=new)
+    file.seek(0)
+    for t in torch.load(file, map_location=location).values():
+        assert (t.device.type, t.shape, t.dtype, t.stride()) == ("meta", (4, 6), torch.bfloat16, (6, 1))
+    file.seek(0)
+    for t in torch.load(file).values():
+        assert t.device.type == "cpu" and t.to_dense().equal(x)

@@ -427,7 +427,8 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
 
     Args:
         map_location: where storages go: a device or its name for all, a dict from names to names, or a function
-            `(storage, name) -> storage or None`. By default they go back to where they were.
+            `(storage, name) -> storage or None`. By default they go back to where they were. On "meta" there is no
+            memory, and sparse tensors are tensors without a pattern there, as after `.to("meta")`.
         pickle_module: whose Unpickler reads (with `weights_only=False`).
         weights_only: build only tensors, numbers, text, containers and what :func:`add_safe_globals` allows; the
             default unless `pickle_module` is given. With False the file can run any code.

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.meta import MetaArray, contiguous_strides
 from ..backends.sparse import SparseArray, SparseCOO
 from ..core import dtype as dtypes
 from ..core.storage import StorageBase, TypedStorage, UntypedStorage, from_storage, storage_of
@@ -91,7 +92,6 @@ def _rebuild_tensor_v3(storage: Any, storage_offset: int, size: Any, stride: Any
 
 
 def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires_grad: bool) -> Tensor:
-    from ..backends.meta import MetaArray
     if not isinstance(dtype, dtypes.dtype):
         raise TypeError(f"a tensor's dtype must be a torch.dtype, got {type(dtype).__name__}")
     size, stride = _ints(size, "size"), _ints(stride, "stride")
@@ -208,10 +208,17 @@ def check_sparse() -> None:
 
 
 def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
-    """A sparse tensor of its parts, which `check_sparse` looks at when the whole file has been read."""
+    """A sparse tensor of its parts, which `check_sparse` looks at when the whole file has been read. Of parts on the meta device
+    it is what `.to("meta")` makes of one: a meta tensor without a pattern."""
     t = _sparse_tensor(layout, data)
-    _unchecked.tensors.append(t)
+    if isinstance(t._a, SparseArray):
+        _unchecked.tensors.append(t)
     return t
+
+
+def _dense_meta(values: Tensor, size: Any) -> Tensor:
+    size = _ints(size, "size")
+    return _rebuild_meta_tensor_no_storage(values.dtype, size, contiguous_strides(size, 1), False)
 
 
 def _sparse_tensor(layout: Any, data: Any) -> Tensor:
@@ -221,10 +228,14 @@ def _sparse_tensor(layout: Any, data: Any) -> Tensor:
         raise TypeError(f"expected the parts of a sparse tensor, got {type(data).__name__}")
     if name == "sparse_coo":
         indices, values, size, *coalesced = data
+        if values.device.type == "meta":
+            return _dense_meta(values, size)
         return function("sparse_coo_tensor")(indices, values, tuple(size), check_invariants=False, is_coalesced=coalesced[0] if coalesced else None)
     if name not in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
         raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
     ends, plain, values, size = data
+    if isinstance(values, Tensor) and values.device.type == "meta":
+        return _dense_meta(values, size)
     return function("sparse_compressed_tensor")(ends, plain, values, tuple(size), layout=layout, check_invariants=False)
 
 
