@@ -1,13 +1,17 @@
 """What docs/operators.md promises of a record that somebody adds. The records here are not public: they leave nothing behind."""
 
+import ast
+
 import numpy as np
 import pytest
 
 import rushlight as torch
 from rushlight.autograd import gradcheck, gradgradcheck
+from rushlight.compiler.compiled import compile_function
+from rushlight.ops import declare, generate, load
 from rushlight.ops import expr as E
-from rushlight.ops import load
-from rushlight.ops.declare import fold, reduction
+from rushlight.ops.declare import fold, pointwise, reduction, structural, writes
+from rushlight.ops.paths import has_gradient
 
 load()
 
@@ -76,3 +80,106 @@ def test_a_fold_that_does_not_add_must_give_its_gradient():
     assert op.function(torch.tensor([1.0, 3.0])).item() == 12
     with pytest.raises(TypeError, match="folded does not add"):
         op.function(torch.tensor([1.0, 3.0], requires_grad=True))
+
+
+# --- names of parameters --------------------------------------------------------------------------------------------
+# what generated code, kernels and expressions call their own things, or did, and what parameters of other records are called
+TROUBLESOME = """a b c d e f g h i j k l m n o p q r s t u v w x y z ok rg oc dt k_ t_ n_ a0 a1 b0 b1 c0 c1 e0 ok0 rg0 t0 i0 ct np kw old arrays
+    new_array inplace dim keepdim dtype size self other G M N D_b sum mean exp sqrt where index input_meta values indices result1 grad1 row width
+    stride step count ptr acc start stop rows kernel thread math __a A_ lambda_""".split()
+REFUSED = ["out", "grad", "grads", "result", "results", "needs", "_a", "_rg", "_t0", "_ct", "_D_x", "ND", "RUN", "UF", "F32", "Tensor", "new", "modes",
+           "quiet", "float", "len", "save"]
+
+
+def squareplus(name, note, first=False):
+    """0.5 * (x + sqrt(x**2 + b)); the parameter of that name is the first or the second."""
+    x, b = (name, "b" if name != "b" else "b2") if first else ("input" if name != "input" else "x", name)
+    env = {"EXPR": E}
+    default = "=4.0" if "Number" in note else ""
+    exec(f"def squareplus({x}, {b}{default}): return 0.5 * ({x} + EXPR.sqrt({x} * {x} + {b}))", env)
+    env["squareplus"].__annotations__ = {x: "Tensor", b: note}
+    return pointwise(public=False)(env["squareplus"])
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["second", "first"])
+@pytest.mark.parametrize("name", TROUBLESOME)
+def test_a_parameter_may_have_any_name(name, first):
+    """Through the fast path, the loops of big arrays and a compiled call; the expression and its derivatives."""
+    h = np.sqrt(1.5**2 + 9)
+    for note in ("Number", "Tensor | Number", "Tensor"):
+        op = squareplus(name, note, first)
+        for shape in ((), (3,), (1500,), (70000,)):
+            x = torch.tensor(np.full(shape, 1.5), requires_grad=True)
+            b = torch.tensor(np.full(shape, 9.0), requires_grad=True) if note == "Tensor" else 9.0
+            call = {p.name: v for p, v in zip(op.params, (x, b), strict=True)}
+            y = op.function(**call)
+            y.sum().backward()
+            np.testing.assert_allclose(y.detach().numpy(), np.full(shape, 0.5 * (1.5 + h)), rtol=1e-12)
+            np.testing.assert_allclose(x.grad.numpy(), np.full(shape, 0.5 * (1 + 1.5 / h)), rtol=1e-12)
+            if note == "Tensor":
+                np.testing.assert_allclose(b.grad.numpy(), np.full(shape, 0.25 / h), rtol=1e-12)
+    assert gradgradcheck(op.function, (torch.tensor(1.5, dtype=torch.float64, requires_grad=True), torch.tensor(9.0, dtype=torch.float64, requires_grad=True)))
+    compiled = compile_function(lambda x, op=op: op.function(x, x * 6))
+    for _ in range(3):
+        assert compiled(torch.tensor(1.5)).item() == pytest.approx(0.5 * (1.5 + h), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["a0", "a", "d", "ok", "q", "r", "t", "rg", "c", "k", "grad_output", "new_array", "x", "s"])
+def test_records_of_arrays_may_have_any_names_too(name):
+    notes = {name: "Tensor", "other": "Tensor", "b": "Number"}
+    env = {"np": np}
+    exec(f"def scaled({name}, other, b=2.0): return {name} * other * b\n"
+         f"def put({name}, other, b=2.0): np.multiply(other, b, out={name})\n"
+         f"def by_first(grad, other, b): return grad * other * b\n"
+         f"def by_other(grad, {name}, b): return grad * {name} * b", env)
+    for f in ("scaled", "put"):
+        env[f].__annotations__ = notes
+    op = structural(public=False)(env["scaled"])
+    op.gradient(**{name: env["by_first"], "other": env["by_other"]})
+    x, y = (torch.tensor(v, requires_grad=True) for v in (3.0, 5.0))
+    z = op.function(x, y, b=7)
+    z.backward()
+    assert (z.item(), x.grad.item(), y.grad.item()) == (105, 35, 21)
+    op = writes(public=False, exact=True)(env["put"])
+    assert op.function(x.detach(), y.detach()).item() == 10 and x.item() == 3
+    w = torch.zeros(2)
+    assert op.inplace_function(w, torch.ones(2), 4.0) is w and w.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_reserved_names_are_refused_where_they_are_declared(name):
+    with pytest.raises(TypeError, match=rf"squareplus\(\) cannot have a parameter named '{name}'"):
+        squareplus(name, "Number")
+    with pytest.raises(TypeError, match="cannot have a parameter named"):
+        squareplus(name, "Number", first=True)
+
+
+def test_names_that_depend_on_the_record_are_refused():
+    with pytest.raises(TypeError, match="'inplace'"):
+        pointwise(public=False, inplace="argument")(lambda input, inplace: input)
+    with pytest.raises(TypeError, match="the first parameter of a reduction"):
+        reduction(public=False)(lambda values: fold("add", values))
+
+
+def test_generated_code_uses_no_names_but_parameters_and_reserved_ones(monkeypatch):
+    """For every operator: so a name that somebody gives a parameter cannot meet one that the code has for itself."""
+    sources = []
+    make = generate.make
+    monkeypatch.setattr(generate, "make", lambda source, name, **extra: (sources.append(source), make(source, name, **extra))[1])
+    seen = 0
+    for op in declare.OPERATORS.values():
+        keys = ["function"] + ["inplace"] * op.inplace + ["record"] * has_gradient(op)
+        if any(o in declare.DUNDERS for o in (op.operator or "").split()):
+            keys += ["dunder"] + ["idunder"] * op.inplace
+        for key in keys:
+            if key == "record":
+                op.derived("node")      # its locals meet no parameters
+            sources.clear()
+            generate.derive(op, key)
+            allowed = {p.name for p in op.params} | set(op.keeps)
+            for source in sources:
+                used = {n.id for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name)}
+                own = {n for n in used - allowed if not declare.reserved(op, n)}
+                assert not own, (op, key, own)
+                seen += 1
+    assert seen > 1000
