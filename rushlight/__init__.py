@@ -57,6 +57,8 @@ _WHERE = {
                        "is_anomaly_enabled", "is_anomaly_check_nan_enabled"),
     "serialization": ("save", "load"),
     "compiler": ("compile",),
+    "backends.cpu.allocator": ("OutOfMemoryError",),
+    "core.errors": ("AcceleratorError",),
     "amp": ("autocast", "get_autocast_dtype", "is_autocast_cache_enabled"),
 }
 # modules that PyTorch has under another name

@@ -33,7 +33,7 @@ _SITE = os.path.join(_PACKAGE, "_site")
 _VARIABLE = "RUSHLIGHT_ALIAS"
 
 # Rushlight's own modules, which have no counterpart of the same name under torch.
-_HIDDEN = {"alias", "cli", "core", "legacy", "_absent", "_doctor", "_missing", "_site", "__main__"}
+_HIDDEN = {"alias", "cli", "core", "legacy", "_absent", "_doctor", "_missing", "_pipe", "_site", "__main__"}
 
 # Modules that PyTorch has elsewhere; used where Rushlight has no module of PyTorch's name.
 _ELSEWHERE = {

@@ -39,23 +39,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = args.pop(0) if args else "--help"
     try:
         if command == "run":
-            return _run(args)
-        if command == "doctor":
-            return _doctor(args)
-        if command == "cache":
-            return _cache(args)
-        if command == "bench":
-            return _bench(args)
-        if command in ("-V", "--version", "version"):
-            print(_version())
-            return 0
-        if command in ("-h", "--help", "help"):
-            print(_USAGE, end="")
-            return 0
-        raise _Usage(f"unknown command {command!r}: expected run, doctor, cache, bench, --version or --help")
+            return _run(args)       # the program's own output is its own affair
+        from rushlight import _pipe
+        return _pipe.quiet(lambda: _other(command, args))
     except _Usage as error:
         print(f"rushlight: {error}\n(rushlight --help shows what there is)", file=sys.stderr)
         return 2
+
+
+def _other(command: str, args: list[str]) -> int:
+    if command == "doctor":
+        return _doctor(args)
+    if command == "cache":
+        return _cache(args)
+    if command == "bench":
+        return _bench(args)
+    if command in ("-V", "--version", "version"):
+        print(_version())
+        return 0
+    if command in ("-h", "--help", "help"):
+        print(_USAGE, end="")
+        return 0
+    raise _Usage(f"unknown command {command!r}: expected run, doctor, cache, bench, --version or --help")
 
 
 # ---------------------------------------------------------------- run

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "rushlight"
 
 # From the bottom up; the longest prefix decides. A module may import its own layer and those below it.
 LAYERS = [
-    ("hints", ["rushlight._missing"]),
+    ("hints", ["rushlight._missing", "rushlight._pipe"]),
     ("expressions", ["rushlight.ops.expr"]),
     (
         "code generation",

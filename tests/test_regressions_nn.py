@@ -685,3 +685,39 @@ def test_checkpoints_with_sparse_tensors_load_on_meta(location, new):
     file.seek(0)
     for t in torch.load(file).values():
         assert t.device.type == "cpu" and t.to_dense().equal(x)
+
+
+# --- errors and commands ------------------------------------------------------------------------------------------------
+
+def test_exceptions_print_pytorchs_names_and_can_be_pickled():
+    with pytest.raises(torch.linalg.LinAlgError) as error:
+        torch.linalg.inv(torch.zeros(2, 2))
+    c = type(error.value)
+    assert f"{c.__module__}.{c.__qualname__}" == "torch._C._LinAlgError" and torch._C._LinAlgError is c and c.__mro__[1] is RuntimeError
+    again = pickle.loads(pickle.dumps(error.value))
+    assert type(again) is c and again.args == error.value.args
+    with pytest.raises(torch.cuda.OutOfMemoryError) as error:
+        torch.empty(2**60, dtype=torch.uint8)
+    c = type(error.value)
+    assert torch.OutOfMemoryError is c and f"{c.__module__}.{c.__qualname__}" == "torch.OutOfMemoryError"
+    assert type(pickle.loads(pickle.dumps(error.value))) is c
+    assert issubclass(torch.AcceleratorError, RuntimeError)
+
+
+@pytest.mark.parametrize(("command", "read"), [("rushlight.ops", 1), ("rushlight.ops --names", 0), ("rushlight doctor --json", 1), ("rushlight doctor", 0)])
+def test_output_that_nobody_reads_is_no_error(command, read):
+    import subprocess
+    import sys
+    with subprocess.Popen([sys.executable, "-m", *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        for _ in range(read):
+            process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    if not read:
+        assert process.returncode == 141        # 128 + SIGPIPE, as of other programs in a shell
+
+
+def test_the_list_of_operators_has_help_and_refuses_what_it_does_not_know(capsys):
+    from rushlight.ops.__main__ import main
+    assert main(["--help"]) == 0 and capsys.readouterr().out.startswith("usage: python -m rushlight.ops")
+    assert main(["--nothing"]) == 2 and "'--nothing', expected --names" in capsys.readouterr().err

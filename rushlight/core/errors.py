@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from types import CodeType
+from typing import Any
 
-__all__ = ["Place", "place", "describe", "warn_once", "warn_always", "LinAlgError", "OutOfMemoryError"]
+__all__ = ["Place", "place", "describe", "warn_once", "warn_always", "LinAlgError", "AcceleratorError"]
 
 Place = tuple[CodeType, int]  # a code object and an instruction in it: cheap to take, resolved to a line when asked
-
-
-class OutOfMemoryError(RuntimeError):
-    """Memory for a tensor could not be had."""
 
 
 def place(depth: int = 3) -> Place | None:
@@ -50,3 +47,20 @@ def warn_once(key: str, message: str, stacklevel: int) -> None:
 
 class LinAlgError(RuntimeError):
     """A matrix has no inverse, no factorization, or none was found."""
+
+    def __reduce__(self) -> Any:        # not by the name that is printed: `torch` may be something else there
+        return _linalg_error, self.args, self.__dict__
+
+
+def _linalg_error(*args: Any) -> LinAlgError:
+    return LinAlgError(*args)
+
+
+LinAlgError.__module__, LinAlgError.__name__, LinAlgError.__qualname__ = "torch._C", "_LinAlgError", "_LinAlgError"
+
+
+class AcceleratorError(RuntimeError):
+    """A failure of a device; here for programs that name it."""
+
+
+AcceleratorError.__module__ = "torch"

@@ -10,7 +10,7 @@ from rushlight import _missing
 __all__ = ["is_available", "device_count", "is_initialized", "init", "current_device", "set_device", "get_device_name", "get_device_properties",
            "get_device_capability", "manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "empty_cache", "synchronize", "memory_allocated",
            "max_memory_allocated", "memory_reserved", "max_memory_reserved", "reset_peak_memory_stats", "is_bf16_supported", "device", "Stream", "Event",
-           "stream", "current_stream", "get_arch_list", "get_rng_state_all", "set_rng_state_all", "amp"]
+           "stream", "current_stream", "get_arch_list", "get_rng_state_all", "set_rng_state_all", "amp", "OutOfMemoryError"]
 
 
 def _none(what: str) -> RuntimeError:
@@ -144,4 +144,7 @@ def __getattr__(name: str) -> Any:
     if name == "amp":
         from importlib import import_module
         return import_module(f"{__name__}.amp")
+    if name == "OutOfMemoryError":      # what `except torch.cuda.OutOfMemoryError` names
+        from ..backends.cpu.allocator import OutOfMemoryError
+        return OutOfMemoryError
     raise _missing.missing(__name__, name)

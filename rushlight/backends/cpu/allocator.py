@@ -48,6 +48,16 @@ _np_empty, _np_zeros, _ndarray, _u8 = np.empty, np.zeros, np.ndarray, np.dtype(n
 class OutOfMemoryError(RuntimeError, MemoryError):
     """Memory for an array cannot be had. PyTorch raises RuntimeError here, NumPy MemoryError; this is both."""
 
+    def __reduce__(self) -> Any:        # not by the name that is printed: `torch` may be something else there
+        return _out_of_memory, self.args, self.__dict__
+
+
+def _out_of_memory(*args: Any) -> OutOfMemoryError:
+    return OutOfMemoryError(*args)
+
+
+OutOfMemoryError.__module__ = "torch"
+
 
 class _Memory(np.ndarray):
     """Owned bytes. A type of its own, because NumPy shortens chains of bases of the array's own type and would skip
