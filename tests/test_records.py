@@ -1,17 +1,23 @@
 """What docs/operators.md promises of a record that somebody adds. The records here are not public: they leave nothing behind."""
 
+import __future__
+
 import ast
+import pathlib
+import re
 
 import numpy as np
 import pytest
 
 import rushlight as torch
+from rushlight import ops
 from rushlight.autograd import gradcheck, gradgradcheck
 from rushlight.compiler.compiled import compile_function
 from rushlight.ops import declare, generate, load
 from rushlight.ops import expr as E
 from rushlight.ops.declare import fold, pointwise, reduction, structural, writes
 from rushlight.ops.paths import has_gradient
+from rushlight.ops.samples import build, samples_of
 
 load()
 
@@ -183,3 +189,65 @@ def test_generated_code_uses_no_names_but_parameters_and_reserved_ones(monkeypat
                 assert not own, (op, key, own)
                 seen += 1
     assert seen > 1000
+
+
+# --- the page itself ------------------------------------------------------------------------------------------------
+@pytest.fixture
+def page(monkeypatch):
+    """The names that docs/operators.md's Python blocks define, run in order as one file; its operators are forgotten afterwards."""
+    for table in ("OPERATORS", "RESULTS"):
+        monkeypatch.setattr(declare, table, dict(getattr(declare, table)))
+    monkeypatch.setattr(declare, "NAMESPACES", {k: dict(v) for k, v in declare.NAMESPACES.items()})
+    monkeypatch.setattr(ops, "_found", {})
+    text = (pathlib.Path(__file__).parent.parent / "docs" / "operators.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) > 7
+    names = {}
+    for block in blocks:
+        exec(compile(block, "docs/operators.md", "exec", flags=__future__.annotations.compiler_flag), names)
+    return names
+
+
+def test_the_page_defines_operators_that_work(page):
+    a = np.random.RandomState(0).uniform(0.5, 2, (3, 4))
+    x = torch.tensor(a)
+    index = np.array([[0, 2, 1, 0]])
+    for name, args, want in [
+        ("squareplus", (), 0.5 * (a + np.sqrt(a * a + 4))),
+        ("squareplus", (9.0,), 0.5 * (a + np.sqrt(a * a + 9))),
+        ("logistic", (), 1 / (1 + np.exp(-a))),
+        ("rms", (1,), np.sqrt((a * a).mean(1))),
+        ("exchanged", (0, 1), a.T),
+        ("picked", (0, torch.tensor(index)), np.take_along_axis(a, index, 0)),
+        ("row_put", (1, torch.zeros(4, dtype=torch.float64)), a * [[1], [0], [1]]),
+        ("standardized", (), (a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-5)),
+    ]:
+        np.testing.assert_allclose(page[name].function(x, *args).numpy(), want, rtol=1e-12)
+        # formulas call operators by their names at the time
+        assert gradcheck(lambda x, name=name, args=args: page[name].function(x, *args), (x.clone().requires_grad_(),))
+        assert gradgradcheck(lambda x, name=name, args=args: page[name].function(x, *args), (x.clone().requires_grad_(),))
+    assert page["squares"].function((2, 2), 0.5, requires_grad=True).tolist() == [[0, 0.5], [2, 4.5]]
+    assert page["squares"].function((2,), device="meta").shape == (2,)
+    sparse = torch.tensor([0.0, np.e - 1, 1 - np.e]).to_sparse()
+    got = page["signed_log"].function(sparse).coalesce()
+    assert got.indices().tolist() == [[1, 2]]
+    np.testing.assert_allclose(got.values().numpy(), [1, -1], rtol=1e-6)
+
+
+def test_the_pages_operators_have_samples_that_run(page):
+    mine = [v for v in page.values() if isinstance(v, declare.Operator)]
+    assert len(mine) == 9
+    for op in mine:
+        calls = samples_of(op)
+        assert calls, op
+        for call in calls:
+            args, kw = build(call, lambda spec: torch.tensor(spec.array))
+            op.function(*args, **kw)
+
+
+def test_annotations_must_be_text():
+    def shifted(input: torch.Tensor):
+        return input + 1
+
+    with pytest.raises(TypeError, match=r"shifted\(\): .*from __future__ import annotations"):
+        pointwise(public=False)(shifted)

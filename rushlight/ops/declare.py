@@ -183,6 +183,8 @@ class Operator:
         self.out_dtype = out if isinstance(out, str) else "same" if kind in ("structural", "writes") else \
             "dtype" if kind in ("reduction", "creation") and any(p.name == "dtype" for p in self.params) else "cast"
         for p in self.params:
+            if not isinstance(p.annotation, str):
+                raise TypeError(f"{self.name}(): the annotation of {p.name!r} must be text: begin the file with `from __future__ import annotations`")
             why = reserved(self, p.name)
             if why is not None:
                 raise TypeError(f"{self.name}() cannot have a parameter named {p.name!r}: {why}")
