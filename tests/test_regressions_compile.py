@@ -1126,6 +1126,54 @@ def test_a_narrow_linear_layer_rounds_once(dtype):
         assert torch.equal(c(x), want)
 
 
+HALVES = {
+    "layer_norm": lambda x, w: F.layer_norm(x, (32,), w), "rms_norm": lambda x, w: F.rms_norm(x, (32,), w), "softmax": lambda x, w: (x * 1).softmax(-1),
+    "batch_norm": lambda x, w: F.batch_norm(x, torch.zeros(32, dtype=x.dtype), torch.ones(32, dtype=x.dtype), w, None, True),
+    "batch_norm of eval": lambda x, w: F.batch_norm(x, w, w.abs(), w, w), "log_softmax": lambda x, w: x.log_softmax(-1),
+    "group_norm": lambda x, w: F.group_norm(x, 2, w), "cross_entropy": lambda x, w: F.cross_entropy(x, torch.arange(32), reduction="none"),
+    "mse_loss": lambda x, w: F.mse_loss(x, w.expand(x.shape), reduction="none"), "linear": lambda x, w: F.linear(x, torch.stack([w, w * 2])),
+    "max_pool1d": lambda x, w: F.max_pool1d(x, 2), "binary_cross_entropy": lambda x, w: F.binary_cross_entropy_with_logits(x, w.expand(x.shape).sigmoid()),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", HALVES)
+def test_composites_of_half_precision_round_once(name, dtype):
+    """A row of numbers near each other: rounding what is centred, not the result, would lose most digits."""
+    f, dt = HALVES[name], getattr(torch, dtype)
+    g = torch.Generator().manual_seed(5)
+    x, w = (torch.randn(32, 32, generator=g) * 3 + 2).to(dt), torch.randn(32, generator=g).to(dt)
+    exact = f(x.double(), w.double()).numpy()
+    eps = torch.finfo(dt).eps
+    c = compile_function(f)
+    for _ in range(3):
+        got = c(x, w)
+        assert got.dtype is dt
+        assert (np.abs(got.double().numpy() - exact) <= eps * np.abs(exact) + 1e-5).all(), np.abs(got.double().numpy() - exact).max()
+    assert c.calls["replayed"] == 2
+    w.requires_grad_()
+    y, ramp = x.clone().requires_grad_(), (torch.arange(exact.size).reshape(exact.shape) % 7 - 2).to(dt)
+
+    def step():
+        y.grad = w.grad = None
+        (f(y, w) * ramp).sum().backward()
+    step()
+    want = [t.grad.clone() for t in (y, w) if t.grad is not None]
+    c = compile_function(step)
+    for _ in range(3):
+        c()
+        for a, b in zip([t.grad for t in (y, w) if t.grad is not None], want, strict=True):
+            assert a.dtype is dt and torch.allclose(a, b, rtol=2 * eps, atol=2 * eps * b.abs().max().item()), (a - b).abs().max()
+    assert c.calls["replayed"]
+
+
+def test_meta_tensors_of_half_precision_within_a_call():
+    def f(x):
+        m = torch.empty(4, 4, dtype=torch.bfloat16, device="meta")
+        return x * F.layer_norm(m, (4,)).shape[0] * m.softmax(-1).shape[1]
+    refuses(lambda wrap: (c := wrap(f), [c(X) for _ in range(3)])[1], "not on the CPU")
+
+
 def test_capturing_asks_no_object_of_the_process_for_its_class():
     class Odd:
         asked = 0

@@ -201,20 +201,35 @@ class Capture:
                 self.new(t)
             return r
         if not (op.gradients or op.joint):
-            return op.body(*values)
+            return self._body(op, values)
         before, modes.grad = modes.grad, False
         outer, self.kept = self.kept, {}
         try:
-            r = op.body(*values)
+            r = self._body(op, values)
         finally:
             modes.grad = before
             kept, self.kept = self.kept, outer
         if modes.grad and any(execute.rg(v) for v in values):
             r = tuple(r) if isinstance(r, tuple) else r
             if any(k not in kept for k in op.keeps):      # backward may run when the capture is over, and then by the fast form
-                kept = {**execute.kept_of(op, values), **kept}
+                kept = {**execute.fast_form(op, values)[1], **kept}
             op.derived("record")(r, *values, *[kept[k] for k in op.keeps])
         return r
+
+    @staticmethod
+    def _body(op: Operator, values: tuple) -> Any:
+        """The body of a composite. In half precision it is computed in float32 and rounded once, as the fast form does it."""
+        if op.array is None or not any(t.dtype.name in execute.HALF for t in _tensors_in(values)) \
+                or modes.grad and any(execute.rg(v) for v in values):
+            return op.body(*values)
+        dtypes, _ = execute.fast_form(op, values)
+        if not dtypes:              # meta tensors
+            return op.body(*values)
+        r = op.body(*[v.to(getattr(D, execute.HALF[v.dtype.name])) if isinstance(v, Tensor) and v.dtype.name in execute.HALF
+                      and p.name not in op.mutates else v for p, v in zip(op.params, values, strict=True)])
+        if isinstance(r, tuple):
+            return tuple([x if x is None or d is None else x.to(d) for x, d in zip(r, dtypes, strict=True)])
+        return r.to(dtypes[0])
 
     def _view(self, op: Operator, values: tuple) -> Any:
         self.view(values[0])
@@ -234,6 +249,8 @@ class Capture:
             raise CaptureError(f"{op.name} draws by values of tensors")
         if not isinstance(t, Tensor):
             raise CaptureError(f"{op.name} gives several tensors")
+        if t._a.__class__ is not ndarray:
+            raise CaptureError(f"{op.name} makes a tensor that is not dense or not on the CPU")
         v = self.new(t)
         if op.random:      # drawn anew at every run, from the same stream
             self.graph.add(Step("host", op.name, {}, [v], op=op, args=[], writes=False, call=lambda: execute.run(op, values)._a))

@@ -583,17 +583,23 @@ def _half_in(op: Operator, arrays: list[Any]) -> tuple[list[Any], np.dtype | Non
     return out, back
 
 
-def kept_of(op: Operator, values: tuple) -> dict[str, Any]:
-    """By name, the arrays that the fast form of an operator hands to its gradient. Nothing is written."""
+def fast_form(op: Operator, values: tuple) -> tuple[list[Any], dict[str, Any]]:
+    """What the fast form of an operator gives: the dtypes of its results (None for one that is None), and by name the arrays that it hands
+    to the gradient. Nothing is written."""
     arrays, cpu = arrays_of(op, values)
     if not cpu:
-        return dict.fromkeys(op.keeps)
+        return [], dict.fromkeys(op.keeps)
     if op.check is not None:
         arrays = list(op.check(*arrays) or arrays)
     arrays = [a.copy() if p.name in op.mutates and a is not None else a for p, a in zip(op.params, arrays, strict=True)]
+    arrays, back = (arrays, None) if op.exact else _half_in(op, arrays)
     with np.errstate(all="ignore"):
-        _, *kept = op.array(*(arrays if op.exact else _half_in(op, arrays)[0]), True)  # type: ignore[misc]
-    return dict(zip(op.keeps, kept, strict=True))
+        if op.keeps:
+            r, *kept = op.array(*arrays, True)  # type: ignore[misc]
+        else:
+            r, kept = op.array(*arrays), []  # type: ignore[misc]
+    dtypes = [None if x is None else D.of(back if back is not None and x.dtype == F32 else x.dtype) for x in (r if r.__class__ is tuple else (r,))]
+    return dtypes, dict(zip(op.keeps, kept, strict=True))
 
 
 def _run_structural(op: Operator, values: tuple) -> Any:
