@@ -721,3 +721,33 @@ def test_the_list_of_operators_has_help_and_refuses_what_it_does_not_know(capsys
     from rushlight.ops.__main__ import main
     assert main(["--help"]) == 0 and capsys.readouterr().out.startswith("usage: python -m rushlight.ops")
     assert main(["--nothing"]) == 2 and "'--nothing', expected --names" in capsys.readouterr().err
+
+
+# --- samples of distributions -------------------------------------------------------------------------------------------
+
+GAMMA = [[.5, 1, 2, 10.], [3, 3, 3, 3]]
+
+
+@pytest.mark.parametrize(("make", "expected"), [
+    (lambda: torch.binomial(torch.tensor([10., 20, 100, 5]), torch.tensor([.3, .5, .9, .1])), [6, 9, 92, 0]),
+    (lambda: torch.binomial(torch.tensor([[10.], [100]]), torch.tensor([[.3, .2]])), [[6, 2], [29, 18]]),
+    (lambda: torch.binomial(torch.tensor([-1.0, 10]), torch.tensor([.3, 1.3])), [0, 10]),
+    (lambda: torch._standard_gamma(torch.tensor([.5, 1, 2, 10.])), [7.8936e-04, 1.1898e-01, 1.8824, 7.9011]),
+    (lambda: torch._standard_gamma(torch.tensor(GAMMA, dtype=torch.float64).t()),
+     [[7.8936e-04, 1.2728], [8.0638e-01, 1.7939], [1.3516, 4.8154], [7.3180, 1.5678]]),
+    (lambda: torch._sample_dirichlet(torch.tensor([[1., 2, 3], [.1, .1, .1]])), [[0.5282, 0.2411, 0.2307], [0.0804, 0.9153, 0.0043]])])
+def test_samples_are_pytorchs(make, expected):
+    """Printed by PyTorch 2.13 after the same seed."""
+    torch.manual_seed(0)
+    assert torch.allclose(make().double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-4, atol=5e-5)
+
+
+@pytest.mark.parametrize(("make", "error", "message"), [
+    (lambda: torch.binomial(torch.tensor([10]), torch.tensor([.3])), ValueError, "only supports floating-point dtypes for count"),
+    (lambda: torch.binomial(torch.ones(1), torch.ones(1, dtype=torch.float64)), RuntimeError, "dtype, torch.float32, got torch.float64"),
+    (lambda: torch._standard_gamma(torch.tensor([1])), NotImplementedError, "gamma_cpu"),
+    (lambda: torch._standard_gamma(torch.ones(1, requires_grad=True)), NotImplementedError, "gradients of samples"),
+    (lambda: torch.binomial(torch.ones(2, device="meta"), torch.ones(2, device="meta")), NotImplementedError, "dense CPU")])
+def test_samples_that_cannot_be_had(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

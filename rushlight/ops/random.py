@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..autograd.modes import modes
 from ..backends.cpu import allocator
 from ..backends.meta import MetaArray
 from ..core import dtype as D
@@ -422,3 +423,40 @@ def poisson(input: Tensor, generator=None):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     return wrap(np.asarray(stream(generator).poisson(np.ascontiguousarray(input._a).reshape(input._a.shape))).astype(input._a.dtype))
 
+
+def _sampled(name: str, x: Tensor) -> np.ndarray:
+    """The array of a sampler's parameter. NotImplementedError where its gradient would be wanted, or it has no memory."""
+    if modes.grad and x.requires_grad:
+        raise NotImplementedError(f"{name}: gradients of samples by the distribution's parameters are not implemented yet")
+    if not isinstance(x._a, np.ndarray):
+        raise NotImplementedError(f"{name} is for dense CPU tensors")
+    return x._a
+
+
+def _in_order(a: np.ndarray) -> np.ndarray:
+    """`a` in row-major order, the order in which PyTorch visits the results."""
+    return np.ascontiguousarray(a).reshape(a.shape)
+
+
+@composite(method=False)
+def binomial(count: Tensor, prob: Tensor, generator=None):
+    """Numbers of successes in `count` trials that succeed with probability `prob`, two tensors of the same floating dtype."""
+    n, p = _sampled("binomial", count), _sampled("binomial", prob)
+    if not count.dtype.is_floating_point:
+        raise ValueError(f"binomial only supports floating-point dtypes for count, got: {count.dtype}")
+    if n.dtype != p.dtype:
+        raise RuntimeError(f"binomial: expected prob of count's dtype, {count.dtype}, got {prob.dtype}")
+    n, p = np.broadcast_arrays(n, p)
+    return wrap(np.asarray(stream(generator).binomial(_in_order(n), _in_order(p))))
+
+
+@composite(method=False)
+def _standard_gamma(input: Tensor, generator=None):
+    """Numbers from gamma distributions of the shapes `input` and scale 1."""
+    return wrap(np.asarray(stream(generator).standard_gamma(_in_order(_sampled("_standard_gamma", input)))))
+
+
+@composite(method=False)
+def _sample_dirichlet(input: Tensor, generator=None):
+    """Points of the simplex over the last dimension, from Dirichlet distributions of the concentrations `input`."""
+    return wrap(np.asarray(stream(generator).dirichlet(_in_order(_sampled("_sample_dirichlet", input)))))
