@@ -1167,6 +1167,39 @@ def test_composites_of_half_precision_round_once(name, dtype):
     assert c.calls["replayed"]
 
 
+def _repeated(wrap):
+    """Calls in which one tensor is several arguments, as the input and target of an autoencoder."""
+    c = wrap(lambda x, y, z: (x * 2 + y, z - x))
+    a, b, d = X.clone(), X + 1, X - 3
+    return [c(*t) for t in ((a, a, b), (a, a, b), (b, b, a), (a, b, d), (a, b, d), (a, a, a), (a, b, a), (b, a, b), (a, a, d), (a, b, b))]
+
+
+def _repeated_and_written(wrap):
+    c = wrap(lambda x, y: (x.add_(y), x * y)[1])
+    a, b = X.clone(), X + 1
+    return [snapshot([c(*t), a, b]) for t in ((a, a), (a, a), (a, b), (b, b), (a, b), (b, a), (a, a), (a, a[:]), (a, b))]
+
+
+def _autoencoder(wrap):
+    torch.manual_seed(3)
+    m = nn.Sequential(nn.Linear(4, 2), nn.LayerNorm(2), nn.Linear(2, 4))
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+
+    def step(x, target):
+        o.zero_grad()
+        loss = F.mse_loss(m(x), target)
+        loss.backward()
+        o.step()
+        return loss
+    c = wrap(step)
+    return [[c(x, x).item() for x in (X, X + 1, X * 2, X)], [c(X, X * 2).item() for _ in range(3)], [c(X, X).item() for _ in range(3)], list(m.parameters())]
+
+
+@pytest.mark.parametrize("program", [_repeated, _repeated_and_written, _autoencoder])
+def test_one_tensor_as_two_arguments(program):
+    replays(program)
+
+
 def test_meta_tensors_of_half_precision_within_a_call():
     def f(x):
         m = torch.empty(4, 4, dtype=torch.bfloat16, device="meta")

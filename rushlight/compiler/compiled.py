@@ -103,6 +103,17 @@ class Entry:
         self.apart = bool(self.stored or self.stored_memory or self.stored_grads)
         self.random = any(s.kind == "host" and s.data["op"].random for s in g.steps)
         self.failures = 0
+        self.repeats: list[int] | None = None       # for each tensor of the call its place among `arguments`, if one was passed twice
+
+    def once(self, tensors: list[Tensor]) -> list[Tensor] | None:
+        """Each tensor of a call once; None if other ones are the same than when the call was captured."""
+        found: list[Tensor] = []
+        for t, k in zip(tensors, self.repeats, strict=True):  # type: ignore[arg-type]
+            if k == len(found):
+                found.append(t)
+            elif found[k] is not t:
+                return None
+        return found
 
     def matches(self, tensors: list[Tensor]) -> bool:
         for (_, v), t in zip(self.arguments, tensors, strict=True):
@@ -319,8 +330,11 @@ class Compiled:
         try:
             with self.lock:
                 for k, e in self.entries:
-                    if k == key and e.matches(tensors):
-                        r = e.replay(tensors)
+                    if k == key:
+                        ts = tensors if e.repeats is None else e.once(tensors)
+                        if ts is None or not e.matches(ts):
+                            continue
+                        r = e.replay(ts)
                         if r is not NotImplemented:
                             self.calls["replayed"] += 1
                             return r
@@ -357,12 +371,15 @@ class Compiled:
     def _capture(self, key: Any, tensors: list[Tensor], args: tuple, kwargs: dict) -> Any:
         c = Capture()
         updates: list[Update] = []
+        first: dict[int, int] = {}
+        repeats = [first.setdefault(id(t), len(first)) for t in tensors]
+        if len(first) == len(tensors):
+            repeats = []
+        tensors = list({id(t): t for t in tensors}.values())
         try:
             walk = Walk(self.fn, args, kwargs, self.extra, tensors)
             if any(t._a.__class__ is not ndarray or t._grad is not None and t._grad._a.__class__ is not ndarray for t in (*tensors, *walk.tensors)):
                 raise Unwalkable("a tensor that is not dense or not on the CPU")
-            if len({id(t) for t in tensors}) != len(tensors):
-                raise Unwalkable("one tensor is passed as two arguments")
         except Unwalkable as e:
             self._refused(key, str(e))
             return self.fn(*args, **kwargs)
@@ -386,6 +403,7 @@ class Compiled:
             if changed is not None:
                 raise CaptureError(f"the call changes {changed}" + (" (an optimizer's first step makes its state)" if "or state of" in changed else ""))
             entry = self._finish(c, walk, updates, tensors, result, grads, (args, kwargs))
+            entry.repeats = repeats or None
         except CaptureError as e:
             self._refused(key, str(e))
             return result
