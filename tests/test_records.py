@@ -94,7 +94,7 @@ TROUBLESOME = """a b c d e f g h i j k l m n o p q r s t u v w x y z ok rg oc dt
     new_array inplace dim keepdim dtype size self other G M N D_b sum mean exp sqrt where index input_meta values indices result1 grad1 row width
     stride step count ptr acc start stop rows kernel thread math __a A_ lambda_""".split()
 REFUSED = ["out", "grad", "grads", "result", "results", "needs", "_a", "_rg", "_t0", "_ct", "_D_x", "ND", "RUN", "UF", "F32", "Tensor", "new", "modes",
-           "quiet", "float", "len", "save"]
+           "quiet", "float", "len", "save", "locals"]
 
 
 def squareplus(name, note, first=False):
@@ -165,6 +165,10 @@ def test_names_that_depend_on_the_record_are_refused():
         pointwise(public=False, inplace="argument")(lambda input, inplace: input)
     with pytest.raises(TypeError, match="the first parameter of a reduction"):
         reduction(public=False)(lambda values: fold("add", values))
+
+    op = structural(public=False)(lambda input, result: input * result)
+    with pytest.raises(TypeError, match="reads 'result', which is a parameter and a result"):
+        op.gradient(input=lambda grad, result: grad * result)
 
 
 def test_generated_code_uses_no_names_but_parameters_and_reserved_ones(monkeypatch):

@@ -51,7 +51,7 @@ _LOCALS = re.compile(r"_[a-z]{1,4}\d*|_[A-Z]_.*")
 _GLOBALS = frozenset("""ABSENT ANOMALY ARRAY BIG BIN BODY BOOL CAPTURE CHECK CPU CPU_DEFAULT DEFAULT DTYPE EV EVALUATOR F32 F64 FAST_ERRORS FINISH FN
     HISTORY I64 INPLACE LEGACY LOOP MADE MAP MAYBE MISSING NAMED ND NODE NONNEGATIVE NUMBERS OLD OP OUT OVERLAP PLAIN QUIETS RECORD REDUCE RESULT
     ROWS RUN SIZES SUM TENSORS Tensor TensorMeta UF asarray attach_many bump edge freed fresh_quiet modes new place quiet save save_result seq
-    unpack WRAP any enumerate float getattr int isinstance len list tuple AttributeError IndexError TypeError""".split())
+    unpack WRAP any enumerate float getattr int isinstance len list locals tuple AttributeError IndexError TypeError""".split())
 _READ = ("grad", "grads", "result", "results", "needs")
 
 
@@ -195,6 +195,7 @@ class Operator:
         self.shape_rule: Callable | None = None
         self.array: Callable | None = None
         self.sparse_rule: Callable | None = None
+        self.node_rule: Callable | None = None
         self.node_name = node or "".join(p[:1].upper() + p[1:] for p in self.name.strip("_").split("_")) + "Backward0"
         self.__doc__ = fn.__doc__
         self._derived: dict[Any, Any] = {}
@@ -225,12 +226,26 @@ class Operator:
         for k, f in named.items():
             if k not in {p.name for p in self.params}:
                 raise TypeError(f"{self.name} has no operand {k!r}")
-            self.gradients[k] = Gradient(f)
+            self.gradients[k] = self._formula(f)
         return self
+
+    def _formula(self, fn: Callable) -> Gradient:
+        """TypeError for a formula that reads what is both a parameter and a result."""
+        g = Gradient(fn)
+        both = {"results", "result", "grads", "needs", *(self.returns or ())} & {p.name for p in self.params} & set(g.reads)
+        if both:
+            raise TypeError(f"a gradient of {self.name} reads {min(both)!r}, which is a parameter and a result: rename the parameter")
+        return g
 
     def backward(self, fn: Callable) -> Operator:
         """One formula `fn(grad, needs, ...)` for all operands; `needs` says which are wanted; returns a tuple, one entry an operand."""
-        self.joint = Gradient(fn)
+        self.joint = self._formula(fn)
+        return self
+
+    def named(self, fn: Callable) -> Operator:
+        """The rule for the name of a node, where PyTorch has several for one record: from settings that formulas read to a name. It
+        is asked when somebody looks at the node."""
+        self.node_rule = fn
         return self
 
     def shape(self, fn: Callable) -> Operator:
