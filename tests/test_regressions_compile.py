@@ -1619,6 +1619,39 @@ def test_no_file_takes_the_place_of_its_package_s_function():
     assert names == run("files") and "rushlight.autograd.gradcheck" in names and not any(" is replaced" in n for n in names)
 
 
+def test_explain_takes_whatever_was_compiled():
+    class Doubler:
+        @torch.compile
+        def twice(self, x):
+            return x * 2
+    m, d = nn.Linear(4, 2), Doubler()
+    m.compile()
+    m(X), d.twice(X)
+    assert "1 eager" in str(explain(m)) and "1 captured" in str(explain(d.twice)) and "0 captured" in str(explain(torch.compile(nn.ReLU())))
+    with pytest.raises(TypeError, match="what compile.. gave, not Linear"):
+        explain(nn.Linear(4, 2))
+
+
+def test_a_compiled_module_has_the_state_of_its_original():
+    m = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.9))
+    c = torch.compile(m)
+    for value in (False, True, False):
+        m.train(value)
+        assert c.training is value and "training" not in c.__dict__
+    c.training = True
+    assert m.training and not m[1].training     # the attribute is of one module
+    c.train()
+    assert m[1].training and c.training
+    with torch.no_grad():
+        assert (c(X) == 0).any() and c.eval() is c and torch.equal(c(X), m[0](X))
+    c.note = 3
+    assert m.note == 3
+    del c.note
+    assert not hasattr(m, "note") and not hasattr(c, "note")
+    again = pickle.loads(pickle.dumps(c))
+    assert not again.training and torch.equal(again(X), m[0](X)) and copy.deepcopy(c).train().training and not c.training
+
+
 def test_explain_can_be_asked_twice():
     c = torch.compile(lambda x: x * 2)
     for _ in range(2):

@@ -73,7 +73,7 @@ def compile(model: Callable | None = None, *, fullgraph: bool = False, dynamic: 
 
 
 def explain(fn: Any) -> Any:
-    """What became of a compiled function or module: for each capture the steps as they run, what was fused into each, what was not
+    """What became of a compiled function, method or module: for each capture the steps as they run, what was fused into each, what was not
     and why; and the reasons for calls that ran eagerly. An object whose `str()` is a table."""
     from .explanation import Explanation
     return Explanation(fn)

@@ -14,8 +14,10 @@ class Explanation:
     counts; `calls`: how many were captured, replayed, eager. `str()` prints them as a table."""
 
     def __init__(self, fn: Any) -> None:
-        c = fn if isinstance(fn, Compiled) else getattr(fn, "_compiled", None)
-        if not isinstance(c, Compiled):
+        # a function; a compiled module, one after its `compile()`, a compiled method of an object
+        places = (fn, *[getattr(fn, name, None) for name in ("_compiled", "_compiled_call_impl", "func")])
+        c = next((x for x in places if isinstance(x, Compiled)), None)
+        if c is None:
             raise TypeError(f"explain() takes what compile() gave, not {type(fn).__name__}")
         self.name = getattr(c.fn, "__qualname__", repr(c.fn))
         self.calls, self.reasons = dict(c.calls), dict(c.reasons)

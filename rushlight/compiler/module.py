@@ -19,7 +19,17 @@ class OptimizedModule(Module):
         super().__init__()
         self._modules["_orig_mod"] = module
         object.__setattr__(self, "_compiled", Compiled(module.__call__, fullgraph))
-        self.training = module.training
+        self.__dict__.pop("training", None)
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """The original's."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if "_orig_mod" in self.__dict__.get("_modules", ()):      # there is none yet while Module's own __init__ runs
+            self._orig_mod.training = mode
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._compiled(*args, **kwargs)
@@ -33,14 +43,16 @@ class OptimizedModule(Module):
         return getattr(self.__dict__["_modules"]["_orig_mod"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("training", "_modules", "_parameters", "_buffers") or "_modules" not in self.__dict__ or "_orig_mod" not in self._modules:
+        if name in ("_modules", "_parameters", "_buffers") or "_modules" not in self.__dict__ or "_orig_mod" not in self._modules:
             super().__setattr__(name, value)
         else:
             setattr(self._orig_mod, name, value)
 
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
     def train(self, mode: bool = True) -> OptimizedModule:
         self._orig_mod.train(mode)
-        self.__dict__["training"] = mode
         return self
 
     def __len__(self) -> int:
