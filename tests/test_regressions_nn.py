@@ -751,3 +751,36 @@ def test_samples_are_pytorchs(make, expected):
 def test_samples_that_cannot_be_had(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+# --- names of nodes -----------------------------------------------------------------------------------------------------
+
+X = torch.rand(4, 4, requires_grad=True)
+Y = X + 0
+NAMED = {
+    "x[0]": "Select", "x[0, 1]": "Select", "x[..., 0]": "Select", "x[1:]": "Slice", "x[:, 1:2]": "Slice", "x[0, 1:]": "Slice", "x[None]": "Unsqueeze",
+    "x[:]": "Slice", "x[0, :]": "Select", "x[[0, 1]]": "Index", "x[x > 0.5]": "Index", "x.narrow(0, 0, 1)": "Slice", "x.select(0, 0)": "Select",
+    "x.sum()": "Sum", "x.sum(0)": "Sum1", "x.sum((0, 1))": "Sum1", "x.mean()": "Mean", "x.mean(1)": "Mean1", "x.mean(dim=-1, keepdim=True)": "Mean1",
+    "x.max()": "Max1", "x.max(0)[0]": "Max0", "x.min()": "Min1", "x.min(1)[0]": "Min0", "torch.max(x, x)": "Maximum", "x.prod()": "Prod", "x.norm()": "LinalgVectorNorm",
+    "x.norm(3)": "LinalgVectorNorm", "torch.linalg.norm(x, dim=0)": "LinalgVectorNorm", "F.linear(x, x, x[0])": "Addmm", "x @ x": "Mm", "x @ x[0]": "Mv",
+    "F.cross_entropy(x, torch.tensor([0, 1, 2, 3]))": "NllLoss", "F.nll_loss(x, torch.tensor([0, 1, 2, 3]))": "NllLoss", "F.l1_loss(x, x + 1)": "Mean",
+    "F.mse_loss(x, x)": "MseLoss", "x.square()": "Pow", "x ** 2": "Pow", "x.clamp(0, 1)": "Clamp1", "F.softsign(x)": "Div", "F.tanhshrink(x)": "Sub",
+    "F.relu6(x)": "Hardtanh", "F.avg_pool2d(x[None], 2)": "AvgPool2D", "F.adaptive_max_pool2d(x[None], 2)": "AdaptiveMaxPool2D", "torch.linalg.det(x)": "LinalgDet",
+    "torch.linalg.inv(x)": "LinalgInvEx", "torch.linalg.svd(x)[1]": "LinalgSvd", "torch.linalg.qr(x)[0]": "LinalgQr", "torch.linalg.eigh(x)[0]": "LinalgEigh",
+    "torch.linalg.slogdet(x)[1]": "LinalgSlogdet", "torch.linalg.solve(x, x)": "LinalgSolveEx", "x.double()": "ToCopy", "x.T": "Permute", "x.view(16)": "View"}
+
+
+@pytest.mark.parametrize("code", NAMED)
+def test_nodes_print_pytorchs_names(code):
+    """As PyTorch 2.13 prints them."""
+    name = NAMED[code]
+    name = f"{name}Backward0" if not name[-1].isdigit() else f"{name[:-1]}Backward{name[-1]}"
+    y = eval(code, {"torch": torch, "F": F, "x": Y})
+    assert y.grad_fn.name() == name and f"grad_fn=<{name}>" in repr(y) and repr(y.grad_fn).startswith(f"<{name} object at ")
+
+
+def test_names_of_nodes_stay_when_their_graph_is_freed():
+    y = X[1:].sum(0).mean(0)
+    nodes = [y.grad_fn, y.grad_fn.next_functions[0][0], y.grad_fn.next_functions[0][0].next_functions[0][0]]
+    y.backward()
+    assert [n.name() for n in nodes] == ["MeanBackward1", "SumBackward1", "SliceBackward0"]

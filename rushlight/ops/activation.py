@@ -316,7 +316,7 @@ def softshrink(input: Tensor, lambd: Number = 0.5):
 softshrink.gradient(input=lambda grad, input, lambd: E.where((input >= -lambd) & (input <= lambd), 0, grad))
 
 
-@pointwise(ns="nn.functional", result="float", out=False)
+@pointwise(ns="nn.functional", result="float", out=False, node="SubBackward0")
 def tanhshrink(input: Tensor):
     """input - tanh(input)."""
     return input - E.tanh(input)
@@ -325,7 +325,7 @@ def tanhshrink(input: Tensor):
 tanhshrink.gradient(input=lambda grad, input: grad * (E.tanh(input) * E.tanh(input)))
 
 
-@pointwise(public=False, result="float", name="softsign")
+@pointwise(public=False, result="float", name="softsign", node="DivBackward0")
 def _softsign(input: Tensor):
     return input / (1 + abs(input))
 

@@ -203,7 +203,7 @@ def pow(input: Tensor | Number, exponent: Tensor | Number):
     return E.pow(input, exponent)
 
 
-@pointwise(method=True, inplace=True)
+@pointwise(method=True, inplace=True, node="PowBackward0")
 def square(input: Tensor):
     """`input * input`; of bools in int64."""
     return input * input

@@ -43,7 +43,7 @@ def _or_zeros(g: Any, like: Any) -> Any:
 
 
 # --- QR ---------------------------------------------------------------------------------------------------------------
-@structural(ns="linalg", public=False, exact=True, name="qr", returns=("Q", "R"))
+@structural(ns="linalg", public=False, exact=True, name="qr", node="LinalgQrBackward0", returns=("Q", "R"))
 def _qr(A: Tensor, mode: str):
     q, r = np.linalg.qr(A, mode)
     return q, r
@@ -174,7 +174,7 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
 
 
 # --- singular values --------------------------------------------------------------------------------------------------
-@structural(ns="linalg", public=False, exact=True, name="svd", returns=("U", "S", "Vh"))
+@structural(ns="linalg", public=False, exact=True, name="svd", node="LinalgSvdBackward0", returns=("U", "S", "Vh"))
 def _svd(A: Tensor, full_matrices: bool):
     try:
         u, s, vh = np.linalg.svd(A, full_matrices)
@@ -266,7 +266,7 @@ def svd_old(input: Tensor, some: bool = True, compute_uv: bool = True):
 
 
 # --- eigenvalues ------------------------------------------------------------------------------------------------------
-@structural(ns="linalg", public=False, exact=True, name="eigh", returns=("eigenvalues", "eigenvectors"))
+@structural(ns="linalg", public=False, exact=True, name="eigh", node="LinalgEighBackward0", returns=("eigenvalues", "eigenvectors"))
 def _eigh(A: Tensor, UPLO: str):
     try:
         w, v = np.linalg.eigh(A, UPLO)

@@ -701,8 +701,12 @@ def _node(op: Operator) -> type:
             results.append(f"g{i}")
         lines.append("    return tuple(out)" if has_list else f"    return ({', '.join(results)}{',' if results else ''})")
     backward = make("\n".join(lines), "backward", fit=fit, **env)
-    return type(op.node_name, (Node,), {"__slots__": (), "backward": backward, "operator": op, "saved_names": tuple(names),
-                                        "frees": any(_is_saved(op, n) for n in names), "__module__": "torch.autograd.graph"})
+    body = {"__slots__": (), "backward": backward, "operator": op, "saved_names": tuple(names), "frees": any(_is_saved(op, n) for n in names),
+            "__module__": "torch.autograd.graph"}
+    if op.node_rule is not None:
+        rule, places = op.node_rule, [at[n] for n in op.node_rule.__code__.co_varnames[:op.node_rule.__code__.co_argcount]]
+        body["name"] = lambda self: op.node_name if self.saved is None else rule(*[self.saved[i] for i in places])
+    return type(op.node_name, (Node,), body)
 
 
 def _is_saved(op: Operator, name: str) -> bool:

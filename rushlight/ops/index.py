@@ -60,6 +60,22 @@ def _basic_gradient(grad, input_meta, items):
 _basic.gradient(input=_basic_gradient)
 
 
+@_basic.named
+def _(input_meta, items):
+    """PyTorch takes the items one after the other, each as a view; the node that one sees is that of the last which changed something."""
+    name, sizes = "SliceBackward0", iter(input_meta.shape)      # of x[:], where nothing has changed anything
+    for it in items:
+        if it is None:
+            name = "UnsqueezeBackward0"
+            continue
+        n = next(sizes)
+        if it.__class__ is not slice:
+            name = "SelectBackward0"
+        elif it.indices(n) != (0, n, 1):
+            name = "SliceBackward0"
+    return name
+
+
 def _plain(it: Any) -> bool:
     c = it.__class__
     return c is int or c is slice or it is None

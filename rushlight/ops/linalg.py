@@ -115,7 +115,7 @@ def _inverse(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return r, info
 
 
-@structural(ns="linalg", public=False, exact=True, name="inv_ex", returns=("inverse", "info"))
+@structural(ns="linalg", public=False, exact=True, name="inv_ex", node="LinalgInvExBackward0", returns=("inverse", "info"))
 def _inv_ex(A: Tensor):
     return _inverse(A)
 
@@ -161,6 +161,7 @@ def inverse(input: Tensor):
     exact=True,
     check=lambda A: need_matrices("linalg.det", A, square=True),
     out="same",
+    node="LinalgDetBackward0",
     old={"input": "A"},
 )
 def det(A: Tensor):
@@ -194,7 +195,7 @@ def _det_gradient(grad, A, result):
 det.gradient(A=_det_gradient)
 
 
-@structural(ns="linalg", public=False, exact=True, name="slogdet", returns=("sign", "logabsdet"))
+@structural(ns="linalg", public=False, exact=True, name="slogdet", node="LinalgSlogdetBackward0", returns=("sign", "logabsdet"))
 def _slogdet(A: Tensor):
     s, d = np.linalg.slogdet(A)
     return np.asarray(s), np.asarray(d)
@@ -235,7 +236,7 @@ def logdet(input: Tensor):
 
 
 # --- linear systems ---------------------------------------------------------------------------------------------------
-@structural(ns="linalg", public=False, exact=True, name="solve_ex", returns=("result", "info"))
+@structural(ns="linalg", public=False, exact=True, name="solve_ex", node="LinalgSolveExBackward0", returns=("result", "info"))
 def _solve_ex(A: Tensor, B: Tensor):
     info = np.zeros(A.shape[:-2], np.int32)
     try:
@@ -395,7 +396,7 @@ def triangular_solve(
 
 
 # --- Cholesky ---------------------------------------------------------------------------------------------------------
-@structural(ns="linalg", public=False, exact=True, name="cholesky_ex", returns=("L", "info"))
+@structural(ns="linalg", public=False, exact=True, name="cholesky_ex", node="LinalgCholeskyExBackward0", returns=("L", "info"))
 def _cholesky_ex(A: Tensor, upper: bool):
     info = np.zeros(A.shape[:-2], np.int32)
     a = A.swapaxes(-1, -2).conj() if upper else A

@@ -77,7 +77,7 @@ def _linear_array(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None
     return narrow(y, to)
 
 
-@composite(ns="nn.functional", exact=True, out=True)
+@composite(ns="nn.functional", exact=True, out=True, node="AddmmBackward0")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None):
     """input @ weight.T + bias: input (..., in), weight (out, in) or (in,), bias (out,) or None."""
     _linear_check(input, weight, bias)

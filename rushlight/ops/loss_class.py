@@ -404,7 +404,7 @@ def _cross_entropy_gradient(grad, needs, input, target, weight, size_average, ig
 
 
 cross_entropy.backward(_cross_entropy_gradient)
-cross_entropy.node_name = "CrossEntropyLossBackward0"
+cross_entropy.node_name = "NllLossBackward0"
 
 
 @composite(ns="nn.functional")

@@ -384,7 +384,7 @@ def _check_clamp(input, min, max):
 _check_clamp.integers_only = True
 
 
-@pointwise(method=True, inplace=True, aliases=("clip",), check=_check_clamp)
+@pointwise(method=True, inplace=True, aliases=("clip",), check=_check_clamp, node="ClampBackward1")
 def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None):
     """Elements below `min` become `min`, those above `max` become `max` (also where min > max); nan stays."""
     if min is not None:

@@ -143,7 +143,7 @@ def _avg_check(input: Any, *rest: Any) -> None:
         raise NotImplementedError("\"avg_pool\" not implemented for 'Bool'")
 
 
-@structural(public=False, exact=True, name="avg_pool", check=_avg_check)
+@structural(public=False, exact=True, name="avg_pool", node="AvgPool2DBackward0", check=_avg_check)
 def _avg(input: Tensor, k: tuple, s: tuple, p: tuple, ceil_mode: bool, count_include_pad: bool, divisor: int | None):
     return _pool().avg_pool(input, k, s, p, ceil_mode, count_include_pad, divisor)
 
@@ -238,7 +238,7 @@ def _adaptive_size(name: str, input: Any, n: int, output_size: Any, kind: str) -
     return out
 
 
-@structural(public=False, returns=("out", "indices"), exact=True, name="adaptive_max_pool")
+@structural(public=False, returns=("out", "indices"), exact=True, name="adaptive_max_pool", node="AdaptiveMaxPool2DBackward0")
 def _adaptive_max(input: Tensor, size: tuple):
     if math.prod(size) == 0:
         shape = (*input.shape[:input.ndim - len(size)], *size)

@@ -38,6 +38,10 @@ def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType
     return fold("add", input, finish=lambda s, n: s / n, empty=float("nan"))
 
 
+sum.named(lambda dim: "SumBackward0" if dim is None else "SumBackward1")
+mean.named(lambda dim: "MeanBackward0" if dim is None else "MeanBackward1")
+
+
 @reduction(method=True, result="sum")
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None):
     """The sum that counts nan as 0."""
@@ -574,7 +578,7 @@ def _norm0(input: Tensor, dim: Dims = None, keepdim: bool = False):
 _norm0.gradient(input=lambda grad, input_meta: f("zeros")(input_meta.shape, dtype=grad.dtype))
 
 
-@reduction(public=False, result="floating")
+@reduction(public=False, result="floating", node="LinalgVectorNormBackward0")
 def _norm2(input: Tensor, dim: Dims = None, keepdim: bool = False):
     return fold("add", input * input, finish=lambda s, n: E.sqrt(s))
 
@@ -588,7 +592,7 @@ def _norm2_gradient(grad, input, result, dim, keepdim):
 _norm2.gradient(input=_norm2_gradient)
 
 
-@reduction(public=False, result="floating")
+@reduction(public=False, result="floating", node="LinalgVectorNormBackward0")
 def _norm_p(input: Tensor, p: Number, dim: Dims = None, keepdim: bool = False):
     return fold("add", E.pow(input, p), finish=lambda s, n: E.pow(s, 1.0 / p))
 

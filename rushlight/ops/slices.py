@@ -43,7 +43,7 @@ def _diagonal_gradient(grad, input_meta, offset, dim1, dim2):
 diagonal.gradient(input=_diagonal_gradient)
 
 
-@d.view(method=True)
+@d.view(method=True, node="SliceBackward0")
 def narrow(input: Tensor, dim: int, start: int, length: int):
     """`length` slices along `dim` from `start` on."""
     if input.ndim == 0:
