@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rushlight
-from rushlight.autograd import Function
+from rushlight.autograd.function import Function
 from rushlight.core.tensor import Tensor
 
 __all__ = ["BackwardHook", "BackwardHookFunction", "setup_plain_hooks"]
