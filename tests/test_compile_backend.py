@@ -3,6 +3,8 @@ equal bits for one and two threads; what is fused and what is not."""
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -598,3 +600,29 @@ def test_random_operators_run_between_segments_and_follow_the_stream():
             c(a).numpy(), w.numpy(), rtol=1e-6
         )
     assert c.calls["replayed"] >= 2
+
+
+def test_kernels_do_not_depend_on_the_process(tmp_path):
+    """The same step has the same key in the cache whatever the seed of Python's hashes."""
+    import subprocess
+    import sys
+
+    program = """
+import rushlight as torch, rushlight.nn.functional as F
+torch.manual_seed(0)
+m = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(),
+                        torch.nn.Linear(256, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 10))
+opt = torch.optim.AdamW(m.parameters(), 1e-3)
+x, y = torch.randn(8, 1, 8, 8), torch.randint(0, 10, (8,))
+@torch.compile
+def step(x, y):
+    opt.zero_grad(); l = F.cross_entropy(m(x), y); l.backward(); opt.step(); return l
+for _ in range(3): step(x, y)
+assert step.calls["captured"] == 1, step.reasons
+"""
+    found = []
+    for seed in "1234":
+        env = {**os.environ, "PYTHONHASHSEED": seed, "RUSHLIGHT_CACHE": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", program], env=env, check=True, timeout=120)
+        found.append(len(list(tmp_path.rglob("*.*"))))
+    assert found[0] and found == found[:1] * 4

@@ -347,7 +347,8 @@ def _rows(g: Group, temp: Callable[[np.dtype, tuple[int, ...]], View]) -> Kernel
     made: dict[int, int] = {}
     waits: dict[int, str] = {}
     extra: dict[int, list[tuple[str, E.Expr]]] = {}
-    free = {n for n, _, p in full if n not in read and p == last and g.stores[n][0].dtype.name == g.compute}
+    # in order: the text of a kernel, and so its key in the cache, must not depend on the process
+    free = dict.fromkeys(n for n, _, p in full if n not in read and p == last and g.stores[n][0].dtype.name == g.compute)
     users: dict[int, list[tuple[str, E.Expr, int]]] = {}
     for n, e, p in full:
         users.setdefault(p, []).append((n, e, p))
@@ -375,7 +376,7 @@ def _rows(g: Group, temp: Callable[[np.dtype, tuple[int, ...]], View]) -> Kernel
                     place = f"$w{len(waits)}"
                     g.stores[place] = (v, n)
                 else:
-                    free.discard(place)
+                    del free[place]
                 waits[id(n)] = place
                 extra.setdefault(made[id(n)], []).append((place, n))
             return E.arg(waits[id(n)])
