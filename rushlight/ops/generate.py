@@ -624,11 +624,9 @@ def _record_lines(op: Operator, inplace: bool) -> list[str]:
         else:
             raise TypeError(f"the gradient of {op.name} reads {nm!r}, which is neither an argument nor a result")
         saves.append(v if every or not cond else f"({v} if {cond} else None)")
-    fits = []
     if op.kind == "pointwise":
         for i, p in enumerate(tensors):
             if p.name in wanted:
-                fits.append((i, len(saves)))
                 saves.append(f"None if _e{i} is None or (_a := {p.name}._a).shape == _s and _a.dtype is _d else TensorMeta({p.name})")
     lines.append(f"    _n.saved = ({', '.join(saves)}{',' if saves else ''})")
     lines.append("    _n.where = place()" if anysave else "    _n.where = place() if ANOMALY and modes.anomaly else None")
